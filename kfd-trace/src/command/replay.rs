@@ -7,7 +7,6 @@ use crate::output::event::stream::Stream;
 use crate::output::ps::{self, Columns, PsRow, PsView};
 use crate::recording::{Begin, Item, Line, ReadError, Reader, Replay, When, time_of};
 use crate::runtime::exit::{FAILED, Stop};
-use crate::runtime::stderr::say;
 use crate::state::Sources;
 use crate::tracer::engine;
 use kfd_trace_common::kind::Kind;
@@ -44,7 +43,7 @@ const BUFFER: usize = 64 << 10;
 /// Prints it.
 ///
 /// # Errors
-/// If it is no recording, or nothing can be printed. One that ends too early is printed as far as it goes.
+/// If it is no recording, or nothing can be printed. One that ends too early is printed as far as it goes before.
 pub fn run(options: &ReplayOptions) -> Result<(), Stop> {
     let named = options.file.display();
     let from: Box<dyn Read + Send> = if options.file.as_os_str() == "-" {
@@ -56,10 +55,7 @@ pub fn run(options: &ReplayOptions) -> Result<(), Stop> {
     let printed = print(options, from, &mut out);
     match printed.and_then(|ended| out.flush().map(|()| ended).map_err(Trouble::Write)) {
         Ok(Ended::Whole) => Ok(()),
-        Ok(Ended::Early(why)) => {
-            say(format_args!("{named}: {why}; what came before is complete"));
-            Ok(())
-        }
+        Ok(Ended::Early(why)) => Err(Stop::failed(format!("{named}: {why}; what came before is complete"))),
         // The reader of a pipe has seen enough.
         Err(Trouble::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(Trouble::Write(error)) => Err(Stop::failed(format!("cannot write to standard output: {error}"))),

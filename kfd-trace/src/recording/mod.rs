@@ -14,7 +14,7 @@ pub use item::{Begin, Item, Machine};
 pub use read::{ReadError, Reader};
 pub use replay::{Line, Replay, time_of};
 pub use when::When;
-pub use write::Recorder;
+pub use write::{Recorder, compress};
 
 /// Version of the format. Raised by a change that makes an older program misread a file; files of all versions before it
 /// stay readable.
@@ -24,8 +24,6 @@ pub const VERSION: u32 = 1;
 mod samples {
     use super::{Begin, Item, Machine};
     use crate::state::StateLimits;
-    use zstd::bulk::Compressor;
-    use zstd::zstd_safe::CParameter;
 
     pub(super) fn begin() -> Begin {
         Begin { at_ns: 5, ..Begin::new(Machine::default(), StateLimits::default()) }
@@ -34,9 +32,7 @@ mod samples {
     /// A block.
     pub(super) fn compressed(items: &[Item]) -> Vec<u8> {
         let line = |item| serde_json::to_string(item).expect("a line") + "\n";
-        let mut compressor = Compressor::new(1).expect("a compressor");
-        compressor.set_parameter(CParameter::ChecksumFlag(true)).expect("zstd has it");
-        compressor.compress(items.iter().map(line).collect::<String>().as_bytes()).expect("a frame")
+        super::compress(items.iter().map(line).collect::<String>().as_bytes()).expect("a frame")
     }
 }
 

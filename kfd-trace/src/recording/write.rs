@@ -35,12 +35,10 @@ impl Recorder {
     /// Into an empty file.
     ///
     /// # Errors
-    /// If there is no memory for the compression, or no thread.
+    /// If there is no thread.
     pub fn new(file: File) -> io::Result<Self> {
-        let mut compressor = Compressor::new(LEVEL)?;
-        compressor.set_parameter(CParameter::ChecksumFlag(true))?;
         let (sender, blocks) = sync_channel(WAITING);
-        let writes = move || write(file, compressor, &blocks);
+        let writes = move || write(file, &blocks);
         let writer = thread::Builder::new().name("recorder".to_owned()).spawn(writes)?;
         Ok(Recorder { block: Vec::new(), since: None, blocks: Some(sender), writer: Some(writer) })
     }
@@ -103,11 +101,21 @@ impl Recorder {
     }
 }
 
-fn write(mut file: File, mut compressor: Compressor<'_>, blocks: &Receiver<Vec<u8>>) -> io::Result<()> {
+/// A block of these lines.
+///
+/// # Errors
+/// If there is no memory for it.
+pub fn compress(lines: &[u8]) -> io::Result<Vec<u8>> {
+    let mut compressor = Compressor::new(LEVEL)?;
+    compressor.set_parameter(CParameter::ChecksumFlag(true))?;
+    compressor.compress(lines)
+}
+
+fn write(mut file: File, blocks: &Receiver<Vec<u8>>) -> io::Result<()> {
     let mut whole = 0;
     let mut synced = Instant::now();
     for block in blocks {
-        let frame = compressor.compress(&block)?;
+        let frame = compress(&block)?;
         if let Err(error) = file.write_all(&frame) {
             // A part of a block would be taken for a damaged file. It is read all the same where this fails, too.
             let _ = file.set_len(whole).and_then(|()| file.rewind());

@@ -1,5 +1,6 @@
 //! Instructions and time: records and scrapes with 10 to 100,000 live queues.
 
+use crate::recording::recording;
 use crate::records::Tape;
 use crate::region::{region, value};
 use crate::world::{self, Daemon, NODE, QueueAt, START_BOOTTIME_NS, Size};
@@ -43,6 +44,11 @@ pub(crate) fn run() -> Result<()> {
             world.lives_of_processes(daemon);
         })?;
     }
+    on(Size { queues: 1_000, ..NODE }, |world, daemon| {
+        world.processes(daemon);
+        world.births(daemon);
+        recording(world, daemon);
+    })?;
     for size in [LARGE, PARTITIONED] {
         on(size, |world, daemon| {
             world.processes(daemon);
@@ -67,12 +73,12 @@ fn on(size: Size, act: impl FnOnce(World, &mut Daemon)) -> Result<()> {
 
 /// The measured parts, in a world of this size.
 #[derive(Clone, Copy)]
-struct World {
+pub(crate) struct World {
     size: Size,
 }
 
 impl World {
-    fn case(self, part: &str) -> String {
+    pub(crate) fn case(self, part: &str) -> String {
         let Size { queues, gpus, .. } = self.size;
         if gpus == NODE.gpus {
             format!("{part}.{queues}_queues")
@@ -130,7 +136,7 @@ impl World {
     }
 
     /// Lives of queues in the order of a workload; as many queues live after it as before.
-    fn lives_of_queues(self) -> Tape {
+    pub(crate) fn lives_of_queues(self) -> Tape {
         let mut tape = Tape::default();
         for queue in self.more() {
             tape.mqd_write(queue, mqd_op::INIT);

@@ -8,6 +8,7 @@
 mod callgrind;
 mod load;
 mod memory;
+mod recording;
 mod records;
 mod region;
 mod serve;

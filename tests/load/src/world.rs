@@ -16,7 +16,7 @@ use kfd_trace::model::pointers::Counts;
 use kfd_trace::model::verdict::{ProbeStatus, Verdict};
 use kfd_trace::probes::PROBES;
 use kfd_trace::probes::table::{ProbeRow, When};
-use kfd_trace::state::{History, Inventory, Sample, SampleTotals, Source, State, StateLimits};
+use kfd_trace::state::{Change, History, Inventory, Sample, SampleTotals, Source, State, StateLimits};
 use kfd_trace::tracer::intake::Intake;
 use kfd_trace_common::counter::{COUNTERS, ProbeId};
 use kfd_trace_common::loss::LOSSES;
@@ -199,12 +199,17 @@ impl Daemon {
 
     /// The same, with what the history keeps of it.
     pub(crate) fn follow_with_history(&mut self, tape: &Tape, history: &mut History) {
+        self.follow_with(tape, |event, change, state| history.record(event, change, state, 0));
+    }
+
+    /// The same; `show` gets each event with the state after it.
+    pub(crate) fn follow_with(&mut self, tape: &Tape, mut show: impl FnMut(&Event, &Change, &State)) {
         let records: Vec<_> = tape.records().map(|bytes| decode(bytes, &self.maker)).collect();
         for record in &records {
             let Self { state, undecoded, roots, .. } = self;
             let mut intake = Intake { state, undecoded, roots, queues_by_ioctl: false };
             if let Some(taken) = intake.take_in(record) {
-                history.record(taken.event, &taken.change, &self.state, 0);
+                show(taken.event, &taken.change, &self.state);
             }
         }
     }
