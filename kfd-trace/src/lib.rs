@@ -1,7 +1,8 @@
 //! kfd-trace: an eBPF tracer for AMD's compute driver (amdgpu/KFD).
 //!
 //! Layers, lowest first: [`model`], [`text`], [`kernel`], [`events`], [`attribute`], [`probes`], [`state`],
-//! [`recording`], [`output`], [`amd_log`], [`doctor`], [`hw`], [`runtime`], `log_files`, [`driver_types`], [`tracer`], [`serve`], [`cli`],
+//! [`recording`], [`output`], [`timeline`],
+//! [`amd_log`], [`doctor`], [`hw`], [`runtime`], `log_files`, [`driver_types`], [`tracer`], [`serve`], [`cli`],
 //! [`command`]. A module uses only the layers before it. `tests/law` checks this; docs/architecture.md
 //! describes it.
 
@@ -25,4 +26,5 @@ pub mod runtime;
 pub mod serve;
 pub mod state;
 pub mod text;
+pub mod timeline;
 pub mod tracer;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The top modules of the crate, lowest first, each with its purpose. docs/architecture.md has the same list.
-const LAYERS: [(&str, &str); 19] = [
+const LAYERS: [(&str, &str); 20] = [
     ("model", "what KFD is, as plain data"),
     ("text", "text for people: times, errnos, tables, control characters"),
     ("kernel", "what this kernel is and offers: symbols, types, offsets, capabilities"),
@@ -19,6 +19,7 @@ const LAYERS: [(&str, &str); 19] = [
     ("state", "who has which queue: rules, rows, history"),
     ("recording", "what changed the state, in a file: written, read and played"),
     ("output", "the state as text, JSON, metrics, page and screen; pure"),
+    ("timeline", "a recording as a trace for Perfetto; pure"),
     ("amd_log", "logs of AMD_LOG_LEVEL: bytes in, a report out"),
     ("doctor", "each view of a node in, a diagnosis out"),
     ("hw", "dumps of hardware queues in, a table out"),

@@ -45,7 +45,7 @@ pub(crate) fn run() -> Result<()> {
         })?;
     }
     on(Size { queues: 1_000, ..NODE }, |world, daemon| {
-        world.processes(daemon);
+        daemon.follow(&world.starts());
         world.births(daemon);
         recording(world, daemon);
     })?;
@@ -94,9 +94,13 @@ impl World {
 
     /// All processes start: each is read in /proc.
     fn processes(self, daemon: &mut Daemon) {
+        self.follow("process_seen", daemon, &self.starts());
+    }
+
+    fn starts(self) -> Tape {
         let mut tape = Tape::default();
         (1..=self.size.processes as u64).for_each(|process| tape.process_seen(process));
-        self.follow("process_seen", daemon, &tape);
+        tape
     }
 
     /// The live queues are created.

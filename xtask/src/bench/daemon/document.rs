@@ -66,6 +66,14 @@ const OF_GROWTH: [(&str, &str); 7] = [
     ("scrape: copying the state", "growth.scrape.copy"),
     ("scrape: making the text", "growth.scrape.text"),
 ];
+const OF_RECORDING: [(&str, &str); 6] = [
+    ("the stream: a line of JSON", "recording.stream"),
+    ("the recorder: a line of the recording", "recording.record"),
+    ("compressing it, in a thread of its own", "recording.compress"),
+    ("replay: reading it, in a thread of its own", "recording.read"),
+    ("replay: a line of JSON", "recording.replay"),
+    ("bytes in the file", "recording.file"),
+];
 const OF_MEMORY: [(&str, &str); 4] = [
     ("a live queue", "memory.queue"),
     ("an ended queue that is remembered", "memory.ended_queue"),
@@ -75,6 +83,7 @@ const OF_MEMORY: [(&str, &str); 4] = [
 
 fn tables(accepted: &Baseline) -> String {
     let one = [("", "")];
+    let recording = [("of the mix, beside 1,000 queues", ".1000_queues")];
     [
         table(accepted, "instructions of one record", &RECORDS, &OF_RECORDS, Shown::Whole),
         table(accepted, "million instructions", &SIZES, &OF_SIZES, Shown::Millions),
@@ -85,6 +94,7 @@ fn tables(accepted: &Baseline) -> String {
             &OF_GROWTH,
             Shown::Whole,
         ),
+        table(accepted, "instructions of one record", &recording, &OF_RECORDING, Shown::Whole),
         table(accepted, "bytes", &one, &OF_MEMORY, Shown::Whole),
     ]
     .join("\n")

@@ -1,0 +1,458 @@
+//! Which track an event is on, and what begins and ends there.
+
+use super::packets::{Of, Packets, Track};
+use super::proto::Kind;
+use crate::model::event::{Body, Event, IoctlCall, Outcome};
+use crate::model::pointers::Pointers;
+use crate::output::event::context::Context;
+use crate::output::event::json;
+use crate::recording::{Item, Line, Replay};
+use crate::state::{Change, Input, ProcessKey, Queue, Sample};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// A recording as a trace.
+pub struct Timeline<W> {
+    packets: Packets<W>,
+    processes: BTreeMap<ProcessKey, ProcessTracks>,
+    /// By gpu_id; `None` where it is not known.
+    gpus: BTreeMap<Option<u32>, GpuTracks>,
+    /// Of callers that are no KFD processes.
+    others: Option<Track>,
+    /// The last snapshot of the clocks: the offsets to CLOCK_MONOTONIC.
+    offsets: Option<(i64, i64)>,
+}
+
+/// Tracks of a process; each is made when something is on it.
+struct ProcessTracks {
+    own: Track,
+    alive: bool,
+    queues: BTreeMap<u32, QueueTracks>,
+    /// By gpu_id: the track, and whether it is evicted now.
+    evicted: BTreeMap<Option<u32>, (Track, bool)>,
+    /// By tid.
+    threads: BTreeMap<u32, Track>,
+}
+
+struct QueueTracks {
+    own: Track,
+    gpu_id: Option<u32>,
+    alive: bool,
+    /// Retired per second, and the backlog.
+    counters: Option<(Track, Track)>,
+}
+
+struct GpuTracks {
+    own: Track,
+    scheduler: Option<Track>,
+    /// The reset under way.
+    resets: bool,
+    queues: Track,
+    live: u32,
+}
+
+/// Offsets of clocks that differ by less are the same: reading two clocks takes some of it.
+const STEP_NS: u64 = 1_000_000;
+
+impl<W: Write> Timeline<W> {
+    /// # Errors
+    /// Those of `out`, as of all below.
+    pub fn new(out: W) -> io::Result<Self> {
+        let (processes, gpus) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Timeline { packets: Packets::new(out)?, processes, gpus, others: None, offsets: None })
+    }
+
+    /// Takes the next item.
+    pub fn take(&mut self, item: Item, replay: &mut Replay) -> io::Result<()> {
+        let samples = match &item {
+            Item::Input(Input::Sampled(samples)) => samples.clone(),
+            _ => Vec::new(),
+        };
+        let offsets = match &item {
+            Item::Clock { wall_ns, boot_ns } => Some((*wall_ns, *boot_ns)),
+            _ => None,
+        };
+        replay.take(item, &mut |replay, line| self.line(replay, line))?;
+        if let Some(offsets) = offsets {
+            self.clocks(offsets, replay.now_ns)?;
+        }
+        samples.iter().try_for_each(|sample| self.sample(sample, replay))
+    }
+
+    /// To be called after the last item; returns how many packets were written.
+    pub fn finish(mut self, replay: &mut Replay) -> io::Result<u64> {
+        replay.settle(&mut |replay, line| self.line(replay, line))?;
+        self.packets.finish()?;
+        Ok(self.packets.written)
+    }
+
+    fn clocks(&mut self, offsets: (i64, i64), mono_ns: u64) -> io::Result<()> {
+        let apart = |one: i64, other: i64| one.abs_diff(other) >= STEP_NS;
+        let differs = |(wall, boot): (i64, i64)| apart(wall, offsets.0) || apart(boot, offsets.1);
+        if self.offsets.is_none_or(differs) {
+            self.offsets = Some(offsets);
+            let at = |offset| mono_ns.saturating_add_signed(offset);
+            self.packets.clocks(mono_ns, at(offsets.0), at(offsets.1))?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, replay: &Replay, line: Line<'_>) -> io::Result<()> {
+        match line {
+            Line::Event(event, change) => self.event(replay, event, change),
+            Line::Loads { loaded, at_ns, .. } => {
+                let track = self.others()?;
+                let name = if loaded { "driver loaded" } else { "driver unloaded" };
+                self.packets.event(Kind::Instant, track, at_ns, Some(("driver", name)), None)
+            }
+        }
+    }
+
+    fn event(&mut self, replay: &Replay, event: &Event, change: &Change) -> io::Result<()> {
+        let about = about(replay, event, change);
+        let (at_ns, kind) = (event.mono_ns, event.body.kind().name());
+        let gpu_id = event.body.gpu_id();
+        match &event.body {
+            Body::Ioctl(call) => self.ioctl(replay, event, change, call, &about)?,
+            Body::QueueCreate(_) | Body::QueueDestroyFailed { .. } => {
+                self.queue_begins(replay, event, change, &about)?;
+            }
+            Body::Evict(_) => self.evicted(replay, event, change, Some(&about))?,
+            Body::Restore(_) => self.evicted(replay, event, change, None)?,
+            Body::Preempt(preemption) => {
+                self.scheduled(replay, gpu_id, at_ns, preemption.latency_ns, kind, &about)?;
+            }
+            Body::MesQueue(change) => {
+                self.scheduled(replay, gpu_id, at_ns, change.latency_ns, kind, &about)?
+            }
+            Body::Runlist(_) => self.scheduled(replay, gpu_id, at_ns, 0, kind, &about)?,
+            Body::GpuResetBegin { .. } | Body::GpuResetEnd { .. } | Body::HwsHang { .. } => {
+                self.of_gpu(replay, event, &about)?;
+            }
+            _ => {
+                let track = self.owner(replay, change, at_ns)?;
+                if matches!(event.body, Body::VmFault(_)) {
+                    let of_gpu = self.gpu(replay, gpu_id)?.own;
+                    self.packets.event(Kind::Instant, of_gpu, at_ns, Some(("gpu", kind)), Some(&about))?;
+                }
+                self.packets.event(Kind::Instant, track, at_ns, Some(("process", kind)), Some(&about))?;
+            }
+        }
+        for queue in &change.ended {
+            self.queue_ends(change, queue, at_ns, &about)?;
+        }
+        change.released.into_iter().try_for_each(|key| self.process_ends(key, at_ns))
+    }
+
+    /// The track of a process, whose life begins where it is met first.
+    fn process(&mut self, replay: &Replay, key: ProcessKey, at_ns: u64) -> io::Result<&mut ProcessTracks> {
+        if !self.processes.contains_key(&key) {
+            let row = replay.state.process(key);
+            let comm = row.and_then(|row| row.comm.clone()).unwrap_or_else(|| "?".to_owned());
+            let pid = row.and_then(|row| row.tgid).unwrap_or(0);
+            let own = self.packets.track(comm.clone(), None, &Of::Process { pid })?;
+            self.packets.event(Kind::SliceBegin, own, at_ns, Some(("process", &comm)), None)?;
+            let (queues, evicted, threads) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+            let tracks = ProcessTracks { own, alive: true, queues, evicted, threads };
+            self.processes.insert(key, tracks);
+        }
+        self.processes.get_mut(&key).ok_or_else(|| io::Error::other("a process has no track"))
+    }
+
+    fn owner(&mut self, replay: &Replay, change: &Change, at_ns: u64) -> io::Result<Track> {
+        match change.process {
+            Some(key) => Ok(self.process(replay, key, at_ns)?.own),
+            None => self.others(),
+        }
+    }
+
+    fn others(&mut self) -> io::Result<Track> {
+        let track = match self.others {
+            Some(track) => track,
+            None => self.packets.track("others".to_owned(), None, &Of::Slices)?,
+        };
+        self.others = Some(track);
+        Ok(track)
+    }
+
+    fn gpu(&mut self, replay: &Replay, gpu_id: Option<u32>) -> io::Result<&mut GpuTracks> {
+        if !self.gpus.contains_key(&gpu_id) {
+            let own = self.packets.track(label(replay, gpu_id), None, &Of::Slices)?;
+            let queues =
+                self.packets.track("queues".to_owned(), Some(own), &Of::Counter { unit: "queues" })?;
+            let tracks = GpuTracks { own, scheduler: None, resets: false, queues, live: 0 };
+            self.gpus.insert(gpu_id, tracks);
+        }
+        self.gpus.get_mut(&gpu_id).ok_or_else(|| io::Error::other("a GPU has no track"))
+    }
+
+    fn ioctl(
+        &mut self,
+        replay: &Replay,
+        event: &Event,
+        change: &Change,
+        call: &IoctlCall,
+        about: &Value,
+    ) -> io::Result<()> {
+        let Some(key) = change.process else {
+            let track = self.others()?;
+            return self.packets.event(
+                Kind::Instant,
+                track,
+                event.mono_ns,
+                Some(("ioctl", "ioctl")),
+                Some(about),
+            );
+        };
+        let process = self.process(replay, key, call.entered_ns)?;
+        let (parent, known) = (process.own, process.threads.get(&event.tid).copied());
+        let track = match known {
+            Some(track) => track,
+            None => {
+                let name = format!("ioctls of thread {}", event.tid);
+                let track = self.packets.track(name, Some(parent), &Of::Slices)?;
+                self.process(replay, key, call.entered_ns)?.threads.insert(event.tid, track);
+                track
+            }
+        };
+        let name = replay.named.name(call.cmd);
+        let name = Some(("ioctl", name.as_str()));
+        match call.outcome {
+            Outcome::Returned { latency_ns, .. } => {
+                self.packets.event(Kind::SliceBegin, track, call.entered_ns, name, Some(about))?;
+                let end_ns = call.entered_ns.saturating_add(latency_ns);
+                self.packets.event(Kind::SliceEnd, track, end_ns, None, None)
+            }
+            Outcome::Refused { .. } | Outcome::NotMeasured | Outcome::NoReturnSeen => {
+                self.packets.event(Kind::Instant, track, call.entered_ns, name, Some(about))
+            }
+        }
+    }
+
+    /// Also where a failed destroy leaves it.
+    fn queue_begins(
+        &mut self,
+        replay: &Replay,
+        event: &Event,
+        change: &Change,
+        about: &Value,
+    ) -> io::Result<()> {
+        let id = match &event.body {
+            Body::QueueCreate(facts) => facts.queue_id,
+            Body::QueueDestroyFailed { queue_id, .. } => Some(*queue_id),
+            _ => None,
+        };
+        let (Some(key), Some(id)) = (change.process, id) else {
+            let track = self.owner(replay, change, event.mono_ns)?;
+            let name = event.body.kind().name();
+            return self.packets.event(
+                Kind::Instant,
+                track,
+                event.mono_ns,
+                Some(("queue", name)),
+                Some(about),
+            );
+        };
+        let (at_ns, process) = (event.mono_ns, self.process(replay, key, event.mono_ns)?);
+        let (parent, known) = (process.own, process.queues.get(&id).map(|queue| (queue.own, queue.alive)));
+        let (own, alive) = match known {
+            Some(known) => known,
+            None => (self.packets.track(format!("queue {id}"), Some(parent), &Of::Slices)?, false),
+        };
+        if alive {
+            return self.packets.event(
+                Kind::Instant,
+                own,
+                at_ns,
+                Some(("queue", event.body.kind().name())),
+                Some(about),
+            );
+        }
+        let queue = replay.state.process(key).and_then(|row| row.queues.get(&id));
+        let gpu_id = queue.and_then(|queue| queue.facts.gpu_id).or(event.body.gpu_id());
+        let kind = queue.map_or("queue", |queue| queue.label().type_name());
+        let name = format!("{} {kind}", short(replay, gpu_id));
+        self.packets.event(Kind::SliceBegin, own, at_ns, Some(("queue", &name)), Some(about))?;
+        let counters = self.process(replay, key, at_ns)?.queues.remove(&id).and_then(|queue| queue.counters);
+        let tracks = QueueTracks { own, gpu_id, alive: true, counters };
+        self.process(replay, key, at_ns)?.queues.insert(id, tracks);
+        self.counted(replay, gpu_id, at_ns, 1)
+    }
+
+    fn queue_ends(&mut self, change: &Change, queue: &Queue, at_ns: u64, about: &Value) -> io::Result<()> {
+        // An event that ends a process ends its queues; it may be another process than the event's own.
+        for key in [change.process, change.released].into_iter().flatten() {
+            let tracks =
+                self.processes.get_mut(&key).and_then(|process| process.queues.get_mut(&queue.queue_id));
+            let Some(tracks) = tracks.filter(|tracks| tracks.alive) else { continue };
+            tracks.alive = false;
+            let (own, gpu_id) = (tracks.own, tracks.gpu_id);
+            self.packets.event(Kind::SliceEnd, own, at_ns, None, Some(about))?;
+            if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
+                gpu.live = gpu.live.saturating_sub(1);
+                self.packets.count(gpu.queues, at_ns, f64::from(gpu.live))?;
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    fn counted(&mut self, replay: &Replay, gpu_id: Option<u32>, at_ns: u64, more: u32) -> io::Result<()> {
+        let gpu = self.gpu(replay, gpu_id)?;
+        gpu.live += more;
+        let (track, live) = (gpu.queues, gpu.live);
+        self.packets.count(track, at_ns, f64::from(live))
+    }
+
+    /// `about`: it is evicted; else it is restored.
+    fn evicted(
+        &mut self,
+        replay: &Replay,
+        event: &Event,
+        change: &Change,
+        about: Option<&Value>,
+    ) -> io::Result<()> {
+        let (at_ns, gpu_id, Some(key)) = (event.mono_ns, event.body.gpu_id(), change.process) else {
+            return Ok(());
+        };
+        let process = self.process(replay, key, at_ns)?;
+        let (parent, known) = (process.own, process.evicted.get(&gpu_id).copied());
+        let (track, is_evicted) = match known {
+            Some(known) => known,
+            None => {
+                let name = format!("evicted from {}", short(replay, gpu_id));
+                (self.packets.track(name, Some(parent), &Of::Slices)?, false)
+            }
+        };
+        self.process(replay, key, at_ns)?.evicted.insert(gpu_id, (track, about.is_some()));
+        let name = about.map(|about| about["trigger"].as_str().unwrap_or("evicted"));
+        let name = name.map(|name| ("eviction", name));
+        match (is_evicted, about) {
+            (false, Some(about)) => self.packets.event(Kind::SliceBegin, track, at_ns, name, Some(about)),
+            (true, None) => self.packets.event(Kind::SliceEnd, track, at_ns, None, None),
+            // Its begin was not seen, or it was evicted already.
+            (true, Some(about)) => self.packets.event(Kind::Instant, track, at_ns, name, Some(about)),
+            (false, None) => {
+                self.packets.event(Kind::Instant, track, at_ns, Some(("eviction", "restored")), None)
+            }
+        }
+    }
+
+    /// What a GPU's scheduler did; 0 where it has no duration.
+    fn scheduled(
+        &mut self,
+        replay: &Replay,
+        gpu_id: Option<u32>,
+        at_ns: u64,
+        latency_ns: u64,
+        kind: &str,
+        about: &Value,
+    ) -> io::Result<()> {
+        let gpu = self.gpu(replay, gpu_id)?;
+        let (parent, known) = (gpu.own, gpu.scheduler);
+        let track = match known {
+            Some(track) => track,
+            None => self.packets.track("scheduler".to_owned(), Some(parent), &Of::Slices)?,
+        };
+        self.gpu(replay, gpu_id)?.scheduler = Some(track);
+        let name = about["reason"].as_str().map_or_else(|| kind.to_owned(), |why| format!("{kind}: {why}"));
+        let name = Some(("scheduler", name.as_str()));
+        if latency_ns == 0 {
+            return self.packets.event(Kind::Instant, track, at_ns, name, Some(about));
+        }
+        let begin_ns = at_ns.saturating_sub(latency_ns);
+        self.packets.event(Kind::SliceBegin, track, begin_ns, name, Some(about))?;
+        self.packets.event(Kind::SliceEnd, track, at_ns, None, None)
+    }
+
+    fn of_gpu(&mut self, replay: &Replay, event: &Event, about: &Value) -> io::Result<()> {
+        let gpu = self.gpu(replay, event.body.gpu_id())?;
+        let (track, resets) = (gpu.own, gpu.resets);
+        let kind = match event.body {
+            Body::GpuResetBegin { .. } if !resets => Kind::SliceBegin,
+            Body::GpuResetEnd { .. } if resets => Kind::SliceEnd,
+            _ => Kind::Instant,
+        };
+        match kind {
+            Kind::SliceBegin => gpu.resets = true,
+            Kind::SliceEnd => gpu.resets = false,
+            _ => {}
+        }
+        let name = Some(("gpu", event.body.kind().name())).filter(|_| kind != Kind::SliceEnd);
+        self.packets.event(kind, track, event.mono_ns, name, Some(about))
+    }
+
+    fn process_ends(&mut self, key: ProcessKey, at_ns: u64) -> io::Result<()> {
+        let Some(process) = self.processes.get_mut(&key).filter(|process| process.alive) else {
+            return Ok(());
+        };
+        process.alive = false;
+        for (track, is_evicted) in process.evicted.values_mut().filter(|(_, is_evicted)| *is_evicted) {
+            *is_evicted = false;
+            self.packets.event(Kind::SliceEnd, *track, at_ns, None, None)?;
+        }
+        self.packets.event(Kind::SliceEnd, process.own, at_ns, None, None)
+    }
+
+    fn sample(&mut self, sample: &Sample, replay: &Replay) -> io::Result<()> {
+        let queue = replay.state.process(sample.key).and_then(|row| row.queues.get(&sample.queue_id));
+        let measured = queue
+            .and_then(|queue| Some((queue.activity.last()?, Pointers::of(&queue.facts).ok()?.unit.name())));
+        let Some((measured, unit)) = measured.filter(|_| sample.reading.is_ok()) else { return Ok(()) };
+        let tracks = self.processes.get(&sample.key).and_then(|process| process.queues.get(&sample.queue_id));
+        let Some(QueueTracks { own, counters, .. }) = tracks else { return Ok(()) };
+        let (own, id) = (*own, sample.queue_id);
+        let (rate, backlog) = match *counters {
+            Some(known) => known,
+            None => {
+                let mut counter = |name: &str| {
+                    self.packets.track(format!("queue {id} {name}"), Some(own), &Of::Counter { unit })
+                };
+                (counter("per second")?, counter("backlog")?)
+            }
+        };
+        let process = self.processes.get_mut(&sample.key);
+        if let Some(queue) = process.and_then(|process| process.queues.get_mut(&id)) {
+            queue.counters = Some((rate, backlog));
+        }
+        if let Some(per_second) = measured.rate {
+            self.packets.count(rate, sample.at_ns, per_second.retired)?;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a figure to look at")]
+        let waiting = measured.counts.backlog() as f64;
+        self.packets.count(backlog, sample.at_ns, waiting)
+    }
+}
+
+fn label(replay: &Replay, gpu_id: Option<u32>) -> String {
+    let Some(id) = gpu_id else { return "gpu ?".to_owned() };
+    replay.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}"))
+}
+
+fn short(replay: &Replay, gpu_id: Option<u32>) -> String {
+    let known = gpu_id.and_then(|id| replay.topology.gpu(id)).map(|gpu| format!("gpu {}", gpu.index));
+    known.unwrap_or_else(|| label(replay, gpu_id))
+}
+
+/// What the stream shows of an event, without what its place in the trace shows.
+fn about(replay: &Replay, event: &Event, change: &Change) -> Value {
+    let context = Context {
+        clock: &replay.clock,
+        process: change.process.and_then(|key| replay.state.process(key)),
+        ended: &change.ended,
+        mismatch: replay.mismatch(event),
+        named: replay.named,
+        lasted_ns: change.lasted_ns,
+        priority_before: change.priority_before,
+        hit: &change.hit,
+        topology: &replay.topology,
+    };
+    let mut about = serde_json::to_value(json::line(event, &context)).unwrap_or_default();
+    if let Value::Object(fields) = &mut about {
+        for name in ["schema", "ts", "mono_ns", "event", "comm"] {
+            fields.remove(name);
+        }
+    }
+    about
+}

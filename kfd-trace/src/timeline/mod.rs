@@ -1,0 +1,11 @@
+//! Timelines: a recording as a trace for Perfetto (<https://ui.perfetto.dev>). In: the items of a recording. Out: packets
+//! of its protobuf format.
+//!
+//! Times are CLOCK_MONOTONIC, as the kernel's records have them; snapshots of the clocks join them with the wall clock and
+//! with traces of other programs.
+
+mod lives;
+mod packets;
+mod proto;
+
+pub use lives::Timeline;
