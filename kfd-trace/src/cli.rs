@@ -13,7 +13,7 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 pub use daemon::{DaemonArgs, MetricsArgs};
-pub use recording::{RecordArgs, ReplayArgs};
+pub use recording::{RecordArgs, ReplayArgs, TimelineArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -97,6 +97,9 @@ pub enum Command {
     /// Print what a recording has: events and summary, or the processes and queues of one time.
     #[command(after_help = examples::REPLAY)]
     Replay(ReplayArgs),
+    /// Turn a recording into a trace for ui.perfetto.dev: lives of queues, ioctls, evictions, rates.
+    #[command(after_help = examples::TIMELINE)]
+    Timeline(TimelineArgs),
     /// List processes and queues.
     #[command(after_help = examples::PS)]
     Ps(PsArgs),

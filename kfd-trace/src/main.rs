@@ -3,11 +3,12 @@
 use anyhow::{Context as _, Result};
 use kfd_trace::cli::{
     AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, Global, HwArgs, LineArgs, PsArgs, RecordArgs,
-    ReplayArgs, RunArgs, RunlistArgs, TopArgs, TraceArgs, TracingOptions,
+    ReplayArgs, RunArgs, RunlistArgs, TimelineArgs, TopArgs, TraceArgs, TracingOptions,
 };
 use kfd_trace::command::runlist::RunlistOptions;
 use kfd_trace::command::{
-    amd_log, daemon, doctor, driver_types, hw, manual, metrics, ps, replay, runlist, status, top, trace,
+    amd_log, daemon, doctor, driver_types, hw, manual, metrics, ps, replay, runlist, status, timeline, top,
+    trace,
 };
 use kfd_trace::driver_types::TypesOptions;
 use kfd_trace::kernel::Roots;
@@ -86,6 +87,9 @@ fn run(cli: Cli) -> Result<u8> {
         None => block_on(trace::run(&stream(roots, stream_args), recorder)),
         Some(Command::Record(args)) => block_on(trace::run(&recorded(roots, args), recorder)),
         Some(Command::Replay(args)) => Ok(replay::run(&replayed(args))?),
+        Some(Command::Timeline(TimelineArgs { file, output })) => {
+            Ok(timeline::run(&file, output.as_deref())?)
+        }
         Some(Command::Ps(PsArgs { format, wide, url, .. })) => {
             Ok(ps::run(&roots, &ps::PsOptions { json: format.json, wide, url })?)
         }

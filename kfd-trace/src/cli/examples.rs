@@ -38,6 +38,13 @@ Examples:
   kfd-trace replay night.rec --at 03:12:45     who had which queue then
   kfd-trace replay night.rec --json --event evict | jq .latency_ns";
 
+pub(super) const TIMELINE: &str = "\
+Open it at https://ui.perfetto.dev, which keeps it in the browser.
+
+Examples:
+  kfd-trace timeline night.rec                 writes night.pftrace
+  kfd-trace timeline night.rec -o - | gzip > night.pftrace.gz";
+
 pub(super) const PS: &str = "\
 Examples:
   kfd-trace ps                                 processes and queues now

@@ -66,3 +66,14 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Colour::Auto)]
     pub color: Colour,
 }
+
+/// Options of `timeline`.
+#[derive(Args, Clone, Debug)]
+pub struct TimelineArgs {
+    /// The recording; `-` is standard input.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The trace; what is in it is replaced [default: the recording's name with .pftrace].
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}

@@ -11,5 +11,6 @@ pub mod ps;
 pub mod replay;
 pub mod runlist;
 pub mod status;
+pub mod timeline;
 pub mod top;
 pub mod trace;

@@ -13,7 +13,7 @@ use kfd_trace_common::kind::Kind;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
@@ -33,12 +33,24 @@ pub struct ReplayOptions {
     pub whose: Whose,
 }
 
-/// Items that the thread that reads may be ahead, and how many it passes on at once.
+/// Chunks of items that the thread that reads may be ahead, and how many items a chunk has.
 const AHEAD: usize = 8;
 const CHUNK: usize = 1024;
 
-/// Bytes per write.
-const BUFFER: usize = 64 << 10;
+/// Bytes per read, and per write.
+pub(super) const BUFFER: usize = 64 << 10;
+
+/// Opens a recording; `-` is standard input.
+///
+/// # Errors
+/// One line.
+pub(super) fn open(file: &Path) -> Result<Box<dyn Read + Send>, Stop> {
+    if file.as_os_str() == "-" {
+        return Ok(Box::new(io::stdin()));
+    }
+    let opened = File::open(file).map_err(|error| Stop::usage(format!("{}: {error}", file.display())))?;
+    Ok(Box::new(opened))
+}
 
 /// Prints it.
 ///
@@ -46,11 +58,7 @@ const BUFFER: usize = 64 << 10;
 /// If it is no recording, or nothing can be printed. One that ends too early is printed as far as it goes before.
 pub fn run(options: &ReplayOptions) -> Result<(), Stop> {
     let named = options.file.display();
-    let from: Box<dyn Read + Send> = if options.file.as_os_str() == "-" {
-        Box::new(io::stdin())
-    } else {
-        Box::new(File::open(&options.file).map_err(|error| Stop::usage(format!("{named}: {error}")))?)
-    };
+    let from = open(&options.file)?;
     let mut out = BufWriter::with_capacity(BUFFER, io::stdout().lock());
     let printed = print(options, from, &mut out);
     match printed.and_then(|ended| out.flush().map(|()| ended).map_err(Trouble::Write)) {
@@ -95,10 +103,10 @@ pub(super) enum Ended {
     Early(String),
 }
 
-type Items = dyn Iterator<Item = Result<Item, ReadError>>;
+pub(super) type Items = dyn Iterator<Item = Result<Item, ReadError>>;
 
 /// Read by a thread: it takes as long as to print them.
-fn items(from: impl Read + Send + 'static) -> impl Iterator<Item = Result<Item, ReadError>> {
+pub(super) fn items(from: impl Read + Send + 'static) -> impl Iterator<Item = Result<Item, ReadError>> {
     let (sender, chunks) = sync_channel(AHEAD);
     thread::spawn(move || {
         let mut reader = Reader::new(BufReader::with_capacity(BUFFER, from));
@@ -114,6 +122,15 @@ fn items(from: impl Read + Send + 'static) -> impl Iterator<Item = Result<Item, 
     chunks.into_iter().flatten()
 }
 
+/// The first item.
+pub(super) fn begin(items: &mut Items) -> Result<Begin, ReadError> {
+    match items.next() {
+        Some(Ok(Item::Begin(begin))) => Ok(begin),
+        Some(Err(error)) => Err(error),
+        _ => Err(ReadError::Foreign),
+    }
+}
+
 struct Player<'a, W: Write> {
     options: &'a ReplayOptions,
     out: &'a mut W,
@@ -121,11 +138,7 @@ struct Player<'a, W: Write> {
 
 impl<W: Write> Player<'_, W> {
     fn play(&mut self, items: &mut Items) -> Result<Ended, Trouble> {
-        let begin = match items.next() {
-            Some(Ok(Item::Begin(begin))) => begin,
-            Some(Err(error)) => return Err(Trouble::Read(error.to_string())),
-            _ => return Err(Trouble::Read(ReadError::Foreign.to_string())),
-        };
+        let begin = begin(items).map_err(|error| Trouble::Read(error.to_string()))?;
         let mut replay = Replay::new(&begin, engine::wall_clock());
         match self.options.at {
             Some(when) => self.table(when, &begin, &mut replay, items),

@@ -81,12 +81,13 @@ impl<R: BufRead> Reader<R> {
     fn fill(&mut self) -> Result<(), ReadError> {
         while self.items.is_empty() {
             let Some(text) = self.block()? else { return Ok(()) };
-            for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let text = String::from_utf8(text).map_err(|error| ReadError::Damaged(error.to_string()))?;
+            for line in text.lines() {
                 if !self.begun {
                     version(line)?;
                     self.begun = true;
                 }
-                let item = serde_json::from_slice(line);
+                let item = serde_json::from_str(line);
                 self.items.push_back(item.map_err(|error| ReadError::Damaged(error.to_string()))?);
             }
         }
@@ -95,8 +96,8 @@ impl<R: BufRead> Reader<R> {
 }
 
 /// Checks the first line, before it is read as this version has it.
-fn version(line: &[u8]) -> Result<(), ReadError> {
-    let value: serde_json::Value = serde_json::from_slice(line).map_err(|_| ReadError::Foreign)?;
+fn version(line: &str) -> Result<(), ReadError> {
+    let value: serde_json::Value = serde_json::from_str(line).map_err(|_| ReadError::Foreign)?;
     match value["begin"]["kfd_trace_recording"].as_u64().and_then(|version| u32::try_from(version).ok()) {
         Some(version) if version > VERSION => Err(ReadError::Newer(version)),
         Some(_) => Ok(()),

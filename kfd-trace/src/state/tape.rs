@@ -27,19 +27,36 @@ impl State {
         self.tape = tape;
     }
 
+    #[inline]
     pub(super) fn note(&mut self, input: impl FnOnce() -> Input) {
+        if self.tape.is_some() {
+            self.keep_input(input);
+        }
+    }
+
+    #[inline]
+    pub(super) fn note_sample(&mut self, sample: &Sample) {
+        if self.tape.is_some() {
+            self.keep_sample(sample);
+        }
+    }
+
+    /// Apart: without a tape, which is usual, it costs a comparison.
+    #[cold]
+    #[inline(never)]
+    fn keep_input(&mut self, input: impl FnOnce() -> Input) {
         if let Some(tape) = &mut self.tape {
             tape.push(input());
         }
     }
 
-    pub(super) fn note_sample(&mut self, sample: &Sample) {
-        match &mut self.tape {
-            None => {}
-            Some(tape) => match tape.last_mut() {
-                Some(Input::Sampled(samples)) => samples.push(*sample),
-                _ => tape.push(Input::Sampled(vec![*sample])),
-            },
+    #[cold]
+    #[inline(never)]
+    fn keep_sample(&mut self, sample: &Sample) {
+        let Some(tape) = &mut self.tape else { return };
+        match tape.last_mut() {
+            Some(Input::Sampled(samples)) => samples.push(*sample),
+            _ => tape.push(Input::Sampled(vec![*sample])),
         }
     }
 

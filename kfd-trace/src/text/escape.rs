@@ -9,8 +9,7 @@ use std::io::{self, Write};
 /// change the writing direction) by `\u{...}`, so that no process can control the terminal through its name.
 #[must_use]
 pub fn terminal(text: &str) -> String {
-    // Nearly every text is plain, and a scrape has thousands.
-    if text.bytes().fold(true, |plain, byte| plain & (b' '..=b'~').contains(&byte)) {
+    if is_plain(text) {
         return text.to_owned();
     }
     let mut safe = String::with_capacity(text.len());
@@ -22,6 +21,11 @@ pub fn terminal(text: &str) -> String {
         }
     }
     safe
+}
+
+/// Nearly every text is, and a scrape has thousands.
+fn is_plain(text: &str) -> bool {
+    text.bytes().fold(true, |plain, byte| plain & (b' '..=b'~').contains(&byte))
 }
 
 fn is_safe(c: char) -> bool {
@@ -51,6 +55,9 @@ struct Safe;
 
 impl Formatter for Safe {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+        if is_plain(fragment) {
+            return out.write_all(fragment.as_bytes());
+        }
         let mut rest = fragment;
         while let Some((at, c)) = rest.char_indices().find(|(_, c)| !is_safe(*c)) {
             let (safe, from) = rest.split_at(at);

@@ -1,23 +1,23 @@
 //! Which track an event is on, and what begins and ends there.
 
+use super::gpus::Gpus;
 use super::packets::{Of, Packets, Track};
 use super::proto::Kind;
+use super::words::{about, short};
 use crate::model::event::{Body, Event, IoctlCall, Outcome};
 use crate::model::pointers::Pointers;
-use crate::output::event::context::Context;
-use crate::output::event::json;
 use crate::recording::{Item, Line, Replay};
 use crate::state::{Change, Input, ProcessKey, Queue, Sample};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{self, Write};
 
 /// A recording as a trace.
 pub struct Timeline<W> {
     packets: Packets<W>,
     processes: BTreeMap<ProcessKey, ProcessTracks>,
-    /// By gpu_id; `None` where it is not known.
-    gpus: BTreeMap<Option<u32>, GpuTracks>,
+    gpus: Gpus,
     /// Of callers that are no KFD processes.
     others: Option<Track>,
     /// The last snapshot of the clocks: the offsets to CLOCK_MONOTONIC.
@@ -43,15 +43,6 @@ struct QueueTracks {
     counters: Option<(Track, Track)>,
 }
 
-struct GpuTracks {
-    own: Track,
-    scheduler: Option<Track>,
-    /// The reset under way.
-    resets: bool,
-    queues: Track,
-    live: u32,
-}
-
 /// Offsets of clocks that differ by less are the same: reading two clocks takes some of it.
 const STEP_NS: u64 = 1_000_000;
 
@@ -59,7 +50,7 @@ impl<W: Write> Timeline<W> {
     /// # Errors
     /// Those of `out`, as of all below.
     pub fn new(out: W) -> io::Result<Self> {
-        let (processes, gpus) = (BTreeMap::new(), BTreeMap::new());
+        let (processes, gpus) = (BTreeMap::new(), Gpus::default());
         Ok(Timeline { packets: Packets::new(out)?, processes, gpus, others: None, offsets: None })
     }
 
@@ -112,52 +103,48 @@ impl<W: Write> Timeline<W> {
     fn event(&mut self, replay: &Replay, event: &Event, change: &Change) -> io::Result<()> {
         let about = about(replay, event, change);
         let (at_ns, kind) = (event.mono_ns, event.body.kind().name());
-        let gpu_id = event.body.gpu_id();
         match &event.body {
             Body::Ioctl(call) => self.ioctl(replay, event, change, call, &about)?,
             Body::QueueCreate(_) | Body::QueueDestroyFailed { .. } => {
                 self.queue_begins(replay, event, change, &about)?;
             }
-            Body::Evict(_) => self.evicted(replay, event, change, Some(&about))?,
-            Body::Restore(_) => self.evicted(replay, event, change, None)?,
-            Body::Preempt(preemption) => {
-                self.scheduled(replay, gpu_id, at_ns, preemption.latency_ns, kind, &about)?;
+            Body::Evict(_) | Body::Restore(_) => self.evicted(replay, event, change, &about)?,
+            Body::Preempt(_) | Body::MesQueue(_) | Body::Runlist(_) => {
+                self.gpus.scheduled(&mut self.packets, replay, event, &about)?;
             }
-            Body::MesQueue(change) => {
-                self.scheduled(replay, gpu_id, at_ns, change.latency_ns, kind, &about)?
-            }
-            Body::Runlist(_) => self.scheduled(replay, gpu_id, at_ns, 0, kind, &about)?,
             Body::GpuResetBegin { .. } | Body::GpuResetEnd { .. } | Body::HwsHang { .. } => {
-                self.of_gpu(replay, event, &about)?;
+                self.gpus.happened(&mut self.packets, replay, event, &about)?;
             }
             _ => {
                 let track = self.owner(replay, change, at_ns)?;
                 if matches!(event.body, Body::VmFault(_)) {
-                    let of_gpu = self.gpu(replay, gpu_id)?.own;
-                    self.packets.event(Kind::Instant, of_gpu, at_ns, Some(("gpu", kind)), Some(&about))?;
+                    self.gpus.happened(&mut self.packets, replay, event, &about)?;
                 }
                 self.packets.event(Kind::Instant, track, at_ns, Some(("process", kind)), Some(&about))?;
             }
         }
         for queue in &change.ended {
-            self.queue_ends(change, queue, at_ns, &about)?;
+            self.queue_ends(replay, change, queue, at_ns, &about)?;
         }
-        change.released.into_iter().try_for_each(|key| self.process_ends(key, at_ns))
+        // Where the driver was unloaded, the release is reported after the ends.
+        let own = change.process.filter(|_| matches!(event.body, Body::ProcessRelease));
+        change.released.into_iter().chain(own).try_for_each(|key| self.process_ends(key, at_ns))
     }
 
     /// The track of a process, whose life begins where it is met first.
     fn process(&mut self, replay: &Replay, key: ProcessKey, at_ns: u64) -> io::Result<&mut ProcessTracks> {
-        if !self.processes.contains_key(&key) {
-            let row = replay.state.process(key);
-            let comm = row.and_then(|row| row.comm.clone()).unwrap_or_else(|| "?".to_owned());
-            let pid = row.and_then(|row| row.tgid).unwrap_or(0);
-            let own = self.packets.track(comm.clone(), None, &Of::Process { pid })?;
-            self.packets.event(Kind::SliceBegin, own, at_ns, Some(("process", &comm)), None)?;
-            let (queues, evicted, threads) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-            let tracks = ProcessTracks { own, alive: true, queues, evicted, threads };
-            self.processes.insert(key, tracks);
-        }
-        self.processes.get_mut(&key).ok_or_else(|| io::Error::other("a process has no track"))
+        let place = match self.processes.entry(key) {
+            Entry::Occupied(known) => return Ok(known.into_mut()),
+            Entry::Vacant(place) => place,
+        };
+        let row = replay.state.process(key);
+        let comm = row.and_then(|row| row.comm.clone()).unwrap_or_else(|| "?".to_owned());
+        let pid = row.and_then(|row| row.tgid);
+        let start_ns = row.and_then(|row| row.start_boottime_ns);
+        let own = self.packets.track(comm.clone(), None, &Of::Process { pid, start_ns })?;
+        self.packets.event(Kind::SliceBegin, own, at_ns, Some(("process", &comm)), None)?;
+        let (queues, evicted, threads) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Ok(place.insert(ProcessTracks { own, alive: true, queues, evicted, threads }))
     }
 
     fn owner(&mut self, replay: &Replay, change: &Change, at_ns: u64) -> io::Result<Track> {
@@ -174,17 +161,6 @@ impl<W: Write> Timeline<W> {
         };
         self.others = Some(track);
         Ok(track)
-    }
-
-    fn gpu(&mut self, replay: &Replay, gpu_id: Option<u32>) -> io::Result<&mut GpuTracks> {
-        if !self.gpus.contains_key(&gpu_id) {
-            let own = self.packets.track(label(replay, gpu_id), None, &Of::Slices)?;
-            let queues =
-                self.packets.track("queues".to_owned(), Some(own), &Of::Counter { unit: "queues" })?;
-            let tracks = GpuTracks { own, scheduler: None, resets: false, queues, live: 0 };
-            self.gpus.insert(gpu_id, tracks);
-        }
-        self.gpus.get_mut(&gpu_id).ok_or_else(|| io::Error::other("a GPU has no track"))
     }
 
     fn ioctl(
@@ -277,10 +253,17 @@ impl<W: Write> Timeline<W> {
         let counters = self.process(replay, key, at_ns)?.queues.remove(&id).and_then(|queue| queue.counters);
         let tracks = QueueTracks { own, gpu_id, alive: true, counters };
         self.process(replay, key, at_ns)?.queues.insert(id, tracks);
-        self.counted(replay, gpu_id, at_ns, 1)
+        self.gpus.count(&mut self.packets, replay, gpu_id, at_ns, 1)
     }
 
-    fn queue_ends(&mut self, change: &Change, queue: &Queue, at_ns: u64, about: &Value) -> io::Result<()> {
+    fn queue_ends(
+        &mut self,
+        replay: &Replay,
+        change: &Change,
+        queue: &Queue,
+        at_ns: u64,
+        about: &Value,
+    ) -> io::Result<()> {
         // An event that ends a process ends its queues; it may be another process than the event's own.
         for key in [change.process, change.released].into_iter().flatten() {
             let tracks =
@@ -289,30 +272,14 @@ impl<W: Write> Timeline<W> {
             tracks.alive = false;
             let (own, gpu_id) = (tracks.own, tracks.gpu_id);
             self.packets.event(Kind::SliceEnd, own, at_ns, None, Some(about))?;
-            if let Some(gpu) = self.gpus.get_mut(&gpu_id) {
-                gpu.live = gpu.live.saturating_sub(1);
-                self.packets.count(gpu.queues, at_ns, f64::from(gpu.live))?;
-            }
+            self.gpus.count(&mut self.packets, replay, gpu_id, at_ns, -1)?;
             return Ok(());
         }
         Ok(())
     }
 
-    fn counted(&mut self, replay: &Replay, gpu_id: Option<u32>, at_ns: u64, more: u32) -> io::Result<()> {
-        let gpu = self.gpu(replay, gpu_id)?;
-        gpu.live += more;
-        let (track, live) = (gpu.queues, gpu.live);
-        self.packets.count(track, at_ns, f64::from(live))
-    }
-
-    /// `about`: it is evicted; else it is restored.
-    fn evicted(
-        &mut self,
-        replay: &Replay,
-        event: &Event,
-        change: &Change,
-        about: Option<&Value>,
-    ) -> io::Result<()> {
+    /// Evicted or restored.
+    fn evicted(&mut self, replay: &Replay, event: &Event, change: &Change, about: &Value) -> io::Result<()> {
         let (at_ns, gpu_id, Some(key)) = (event.mono_ns, event.body.gpu_id(), change.process) else {
             return Ok(());
         };
@@ -325,62 +292,16 @@ impl<W: Write> Timeline<W> {
                 (self.packets.track(name, Some(parent), &Of::Slices)?, false)
             }
         };
-        self.process(replay, key, at_ns)?.evicted.insert(gpu_id, (track, about.is_some()));
-        let name = about.map(|about| about["trigger"].as_str().unwrap_or("evicted"));
-        let name = name.map(|name| ("eviction", name));
-        match (is_evicted, about) {
-            (false, Some(about)) => self.packets.event(Kind::SliceBegin, track, at_ns, name, Some(about)),
-            (true, None) => self.packets.event(Kind::SliceEnd, track, at_ns, None, None),
-            // Its begin was not seen, or it was evicted already.
-            (true, Some(about)) => self.packets.event(Kind::Instant, track, at_ns, name, Some(about)),
-            (false, None) => {
-                self.packets.event(Kind::Instant, track, at_ns, Some(("eviction", "restored")), None)
-            }
-        }
-    }
-
-    /// What a GPU's scheduler did; 0 where it has no duration.
-    fn scheduled(
-        &mut self,
-        replay: &Replay,
-        gpu_id: Option<u32>,
-        at_ns: u64,
-        latency_ns: u64,
-        kind: &str,
-        about: &Value,
-    ) -> io::Result<()> {
-        let gpu = self.gpu(replay, gpu_id)?;
-        let (parent, known) = (gpu.own, gpu.scheduler);
-        let track = match known {
-            Some(track) => track,
-            None => self.packets.track("scheduler".to_owned(), Some(parent), &Of::Slices)?,
+        let begins = matches!(event.body, Body::Evict(_));
+        self.process(replay, key, at_ns)?.evicted.insert(gpu_id, (track, begins));
+        let name = if begins { about["trigger"].as_str().unwrap_or("evicted") } else { "restored" };
+        let (kind, name) = match (is_evicted, begins) {
+            (false, true) => (Kind::SliceBegin, Some(("eviction", name))),
+            (true, false) => (Kind::SliceEnd, None),
+            // It was evicted already, or its begin was not seen.
+            (true, true) | (false, false) => (Kind::Instant, Some(("eviction", name))),
         };
-        self.gpu(replay, gpu_id)?.scheduler = Some(track);
-        let name = about["reason"].as_str().map_or_else(|| kind.to_owned(), |why| format!("{kind}: {why}"));
-        let name = Some(("scheduler", name.as_str()));
-        if latency_ns == 0 {
-            return self.packets.event(Kind::Instant, track, at_ns, name, Some(about));
-        }
-        let begin_ns = at_ns.saturating_sub(latency_ns);
-        self.packets.event(Kind::SliceBegin, track, begin_ns, name, Some(about))?;
-        self.packets.event(Kind::SliceEnd, track, at_ns, None, None)
-    }
-
-    fn of_gpu(&mut self, replay: &Replay, event: &Event, about: &Value) -> io::Result<()> {
-        let gpu = self.gpu(replay, event.body.gpu_id())?;
-        let (track, resets) = (gpu.own, gpu.resets);
-        let kind = match event.body {
-            Body::GpuResetBegin { .. } if !resets => Kind::SliceBegin,
-            Body::GpuResetEnd { .. } if resets => Kind::SliceEnd,
-            _ => Kind::Instant,
-        };
-        match kind {
-            Kind::SliceBegin => gpu.resets = true,
-            Kind::SliceEnd => gpu.resets = false,
-            _ => {}
-        }
-        let name = Some(("gpu", event.body.kind().name())).filter(|_| kind != Kind::SliceEnd);
-        self.packets.event(kind, track, event.mono_ns, name, Some(about))
+        self.packets.event(kind, track, at_ns, name, Some(about))
     }
 
     fn process_ends(&mut self, key: ProcessKey, at_ns: u64) -> io::Result<()> {
@@ -423,36 +344,4 @@ impl<W: Write> Timeline<W> {
         let waiting = measured.counts.backlog() as f64;
         self.packets.count(backlog, sample.at_ns, waiting)
     }
-}
-
-fn label(replay: &Replay, gpu_id: Option<u32>) -> String {
-    let Some(id) = gpu_id else { return "gpu ?".to_owned() };
-    replay.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}"))
-}
-
-fn short(replay: &Replay, gpu_id: Option<u32>) -> String {
-    let known = gpu_id.and_then(|id| replay.topology.gpu(id)).map(|gpu| format!("gpu {}", gpu.index));
-    known.unwrap_or_else(|| label(replay, gpu_id))
-}
-
-/// What the stream shows of an event, without what its place in the trace shows.
-fn about(replay: &Replay, event: &Event, change: &Change) -> Value {
-    let context = Context {
-        clock: &replay.clock,
-        process: change.process.and_then(|key| replay.state.process(key)),
-        ended: &change.ended,
-        mismatch: replay.mismatch(event),
-        named: replay.named,
-        lasted_ns: change.lasted_ns,
-        priority_before: change.priority_before,
-        hit: &change.hit,
-        topology: &replay.topology,
-    };
-    let mut about = serde_json::to_value(json::line(event, &context)).unwrap_or_default();
-    if let Value::Object(fields) = &mut about {
-        for name in ["schema", "ts", "mono_ns", "event", "comm"] {
-            fields.remove(name);
-        }
-    }
-    about
 }

@@ -33,8 +33,14 @@ pub(super) struct Track(u64);
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Of {
     Slices,
-    Process { pid: u32 },
-    Counter { unit: &'static str },
+    /// Start of its leader, CLOCK_BOOTTIME nanoseconds: PIDs are used again.
+    Process {
+        pid: Option<u32>,
+        start_ns: Option<u64>,
+    },
+    Counter {
+        unit: &'static str,
+    },
 }
 
 /// Names that were sent before, by kind.
@@ -109,9 +115,11 @@ impl<W: Write> Packets<W> {
         self.tracks += 1;
         let track = Track(self.tracks);
         let process = match of {
-            Of::Process { pid } => {
-                Some(ProcessDescriptor { pid: i32::try_from(*pid).ok(), process_name: Some(name.clone()) })
-            }
+            Of::Process { pid, start_ns } => Some(ProcessDescriptor {
+                pid: pid.and_then(|pid| i32::try_from(pid).ok()),
+                process_name: Some(name.clone()),
+                start_timestamp_ns: start_ns.and_then(|ns| i64::try_from(ns).ok()),
+            }),
             Of::Slices | Of::Counter { .. } => None,
         };
         let counter = match of {

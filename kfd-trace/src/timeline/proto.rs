@@ -66,6 +66,8 @@ pub(super) struct ProcessDescriptor {
     pub(super) pid: Option<i32>,
     #[prost(string, optional, tag = "6")]
     pub(super) process_name: Option<String>,
+    #[prost(int64, optional, tag = "7")]
+    pub(super) start_timestamp_ns: Option<i64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -56,6 +56,10 @@ fn a_recording_is_the_stream_again_and_the_table_of_any_time() -> Result<()> {
         run_json(&["replay", FILE, "--json", "--event", "queue_destroy", "--event", "queue_update"])?;
     let kinds: BTreeSet<_> = chosen.iter().filter_map(|line| line["event"].as_str()).collect();
     assert_eq!(kinds.len(), 3, "and the summary: {kinds:?}");
+    let trace = "/tmp/kfd-trace.pftrace";
+    let made = run(&["timeline", FILE, "-o", trace])?;
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert!(fs::metadata(trace)?.len() > 4_000, "each event has a packet");
     let late = run(&["replay", FILE, "--at", "2001-01-01T00:00:00Z"])?;
     let why = String::from_utf8(late.stderr)?;
     assert!(late.status.code() == Some(1) && why.contains("it begins later"), "{why}");
