@@ -12,6 +12,7 @@ use crate::state::samples::facts;
 use crate::state::{
     Difference, FoundDifference, Input, ListedQueue, ProcessDetails, ProcessKey, ReadTimes, Sample, Source,
 };
+use serde_json::Value;
 
 const FILE: &str = "recording-1.jsonl";
 
@@ -79,6 +80,32 @@ fn the_format_is_the_one_of_its_version() {
     golden::check(FILE, &text);
     let read: Vec<Item> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     assert_eq!(read, items());
+}
+
+/// Recordings of released programs: these files are never written again.
+const KEPT: [&str; 1] = [include_str!("../../tests/golden/recording-1-as-of-0.1.0.jsonl")];
+
+/// Whether it has all that the older one has.
+fn has(value: &Value, older: &Value) -> bool {
+    match (value, older) {
+        (Value::Object(fields), Value::Object(all)) => {
+            all.iter().all(|(name, older)| fields.get(name).is_some_and(|value| has(value, older)))
+        }
+        (Value::Array(values), Value::Array(all)) => {
+            values.len() == all.len() && values.iter().zip(all).all(|(value, older)| has(value, older))
+        }
+        _ => value == older,
+    }
+}
+
+#[test]
+fn what_released_programs_wrote_is_read_without_a_loss() {
+    for line in KEPT.iter().flat_map(|text| text.lines()) {
+        let item: Item = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let (now, then) =
+            (serde_json::to_value(&item).expect("JSON"), serde_json::from_str(line).expect("JSON"));
+        assert!(has(&now, &then), "{now}\nis not all of\n{then}");
+    }
 }
 
 #[test]
