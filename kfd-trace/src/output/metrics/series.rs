@@ -71,7 +71,7 @@ fn rest<const N: usize>(names: [&str; N], values: &[String; N]) -> String {
 /// A family that is being written, process by process.
 pub(super) struct Series<'a> {
     metric: &'static Metric,
-    /// The begin of the lines of a process.
+    /// The begin of the lines of a process, after the end of the line before: that is one call less for each line.
     head: String,
     /// How much of it is that of every line.
     begin: usize,
@@ -83,7 +83,7 @@ pub(super) struct Series<'a> {
 
 impl<'a> Series<'a> {
     pub(super) fn new<K>(metric: &'static Metric, labels: &'a Ranked<K>) -> Self {
-        let head = format!("{}{{", metric.name);
+        let head = format!("\n{}{{", metric.name);
         let begin = head.len();
         Series { metric, head, begin, texts: &labels.texts, own: Vec::new(), text: String::new() }
     }
@@ -124,12 +124,15 @@ impl<'a> Series<'a> {
             self.text.push_str(&self.head);
             self.text.push_str(&self.texts[rank.0]);
             exposition::number(&mut self.text, value.number());
-            self.text.push('\n');
         }
     }
 
-    pub(super) fn family(self) -> TextFamily {
+    pub(super) fn family(mut self) -> TextFamily {
         debug_assert!(self.own.is_empty(), "a process was not ended");
+        if !self.text.is_empty() {
+            self.text.remove(0);
+            self.text.push('\n');
+        }
         TextFamily { metric: self.metric, series: self.text }
     }
 }
