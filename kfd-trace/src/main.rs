@@ -1,6 +1,6 @@
 //! The program: parses the command line, runs the command, prints an error once.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use kfd_trace::cli::{
     AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, Global, HwArgs, LineArgs, PsArgs, RecordArgs,
     ReplayArgs, RunArgs, RunlistArgs, TimelineArgs, TopArgs, TraceArgs, TracingOptions,
@@ -14,7 +14,6 @@ use kfd_trace::driver_types::TypesOptions;
 use kfd_trace::kernel::Roots;
 use kfd_trace::kernel::types::TypesPlaces;
 use kfd_trace::probes::plan::{Attach, Choice};
-use kfd_trace::recording::Recorder;
 use kfd_trace::runtime::exit::Stop;
 use kfd_trace::runtime::launched::{self, Launched};
 use kfd_trace::runtime::privilege::{self, Reads};
@@ -60,10 +59,10 @@ fn run(cli: Cli) -> Result<u8> {
     let types = TypesPlaces { file: driver_btf, folder: drivers, refuted: Vec::new() };
     let roots = Roots { procfs, sysfs, logs, arguments, types };
     let nothing = Reads::default();
-    let recorder = match &command {
-        None => recorder(stream_args.lines.record.as_deref())?,
-        Some(Command::Run(args)) => recorder(args.lines.record.as_deref())?,
-        Some(Command::Record(args)) => recorder(Some(&args.output))?,
+    let record = match &command {
+        None => record(stream_args.lines.record.as_deref())?,
+        Some(Command::Run(args)) => record(args.lines.record.as_deref())?,
+        Some(Command::Record(args)) => record(Some(&args.output))?,
         Some(_) => None,
     };
     // The daemon does it once it has its ports, `amd-log` once it has its files, `hw` where it reads no copies.
@@ -83,9 +82,9 @@ fn run(cli: Cli) -> Result<u8> {
         Some(_) => {}
     }
     let done = match command {
-        Some(Command::Run(args)) => return run_command(roots, args, recorder),
-        None => block_on(trace::run(&stream(roots, stream_args), recorder)),
-        Some(Command::Record(args)) => block_on(trace::run(&recorded(roots, args), recorder)),
+        Some(Command::Run(args)) => return run_command(roots, args, record),
+        None => block_on(trace::run(&stream(roots, stream_args), record)),
+        Some(Command::Record(args)) => block_on(trace::run(&recorded(roots, args), record)),
         Some(Command::Replay(args)) => Ok(replay::run(&replayed(args))?),
         Some(Command::Timeline(TimelineArgs { file, output })) => {
             Ok(timeline::run(&file, output.as_deref())?)
@@ -152,7 +151,7 @@ fn exec_command(pipe: i32, command: &[OsString]) -> u8 {
 }
 
 /// `run`: the command is started before privileges are given up, and the file is opened with them.
-fn run_command(roots: Roots, args: RunArgs, recorder: Option<Recorder>) -> Result<u8> {
+fn run_command(roots: Roots, args: RunArgs, record: Option<File>) -> Result<u8> {
     let RunArgs { output, summary_only, lines, ring, command } = args;
     let (out, is_terminal) = match &output {
         Some(path) => {
@@ -166,7 +165,7 @@ fn run_command(roots: Roots, args: RunArgs, recorder: Option<Recorder>) -> Resul
     let launched = Launched::prepare(&command).context("cannot start a process for the command")?;
     privilege::give_up(&roots, reads(&ring))?;
     let options = trace::StreamOptions { summary_only, ..stream_options(roots, lines, &ring, is_terminal) };
-    block_on(trace::run_command(&options, out, launched, recorder))
+    block_on(trace::run_command(&options, out, launched, record))
 }
 
 /// What the stream reads.
@@ -199,14 +198,15 @@ fn recorded(roots: Roots, args: RecordArgs) -> trace::StreamOptions {
     trace::StreamOptions { pids, duration, summary_only: true, ..options }
 }
 
-/// Before capabilities go: the folder may be another user's.
-fn recorder(path: Option<&Path>) -> Result<Option<Recorder>> {
+/// The empty file of a recording. Before capabilities go: the folder may be another user's.
+fn record(path: Option<&Path>) -> Result<Option<File>> {
     let Some(path) = path else { return Ok(None) };
-    // It shows what all users do.
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-    let recorder =
-        file.and_then(Recorder::new).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(Some(recorder))
+    let mut options = OpenOptions::new();
+    // It shows what all users do. Without blocking, since a pipe would wait for its reader.
+    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(path).with_context(|| format!("cannot write {}", path.display()))?;
+    ensure!(file.metadata()?.is_file(), "cannot record into {}: it is no regular file", path.display());
+    Ok(Some(file))
 }
 
 fn replayed(args: ReplayArgs) -> replay::ReplayOptions {

@@ -14,7 +14,6 @@ use crate::output::event::json;
 use crate::output::event::stream::Stream;
 use crate::output::{status, summary};
 use crate::probes::plan::Choice;
-use crate::recording::Recorder;
 use crate::runtime::clock;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 use crate::runtime::launched::Launched;
@@ -33,6 +32,7 @@ use kfd_trace_common::kind::Kind;
 pub use options::StreamOptions;
 use record::Recording;
 pub(super) use selection::Selection;
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 use targets::Targets;
@@ -53,9 +53,9 @@ const GRACE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// One line and an exit code.
-pub async fn run(options: &StreamOptions, recorder: Option<Recorder>) -> Result<(), Stop> {
+pub async fn run(options: &StreamOptions, record: Option<File>) -> Result<(), Stop> {
     let signals = Signals::new().map_err(Stop::failed)?;
-    stream(options, Stdout::new(), None, recorder, signals).await.map(drop)
+    stream(options, Stdout::new(), None, record, signals).await.map(drop)
 }
 
 /// The same, of a command that waits, until it has ended. Returns its exit code.
@@ -66,10 +66,10 @@ pub async fn run_command(
     options: &StreamOptions,
     out: Stdout,
     command: Launched,
-    recorder: Option<Recorder>,
+    record: Option<File>,
 ) -> Result<u8, Stop> {
     let signals = Signals::beside_a_command().map_err(Stop::failed)?;
-    let code = stream(options, Ok(out), Some(command), recorder, signals).await?;
+    let code = stream(options, Ok(out), Some(command), record, signals).await?;
     code.ok_or_else(|| Stop::failed("the command goes on without the tracer"))
 }
 
@@ -77,7 +77,7 @@ async fn stream(
     options: &StreamOptions,
     out: io::Result<Stdout>,
     command: Option<Launched>,
-    recorder: Option<Recorder>,
+    record: Option<File>,
     mut signals: Signals,
 ) -> Result<Option<u8>, Stop> {
     crate::tracer::preflight::check(&crate::kernel::Preflight::read(&options.roots))?;
@@ -92,7 +92,7 @@ async fn stream(
     let runlists = Kind::ALL.iter().any(|kind| kind.on_request() && selection.has(*kind));
     let request = TraceRequest {
         roots: options.roots.clone(),
-        ioctl_records: recorder.is_some() || selection.has(Kind::Ioctl) && !options.summary_only,
+        ioctl_records: record.is_some() || selection.has(Kind::Ioctl) && !options.summary_only,
         selected: targets.selected(&options.roots.procfs).map_err(Stop::failed)?,
         ring_bytes: options.ring_bytes,
         choice: Choice { runlists, ..options.choice.clone() },
@@ -101,8 +101,7 @@ async fn stream(
         limits: StateLimits { linger_ns: u64::MAX, ..StateLimits::default() },
     };
     let mut tracer = Tracer::new(&request);
-    let recording =
-        recorder.map(|recorder| Recording::begin(recorder, &mut tracer, targets.are_some())).transpose();
+    let recording = record.map(|file| Recording::begin(file, &mut tracer, targets.are_some())).transpose();
     let recording = recording.map_err(Stop::failed)?;
     let ring = tracer.attach()?;
     let out = out.and_then(|stdout| StdoutWriter::new(stdout, stdout::room(options.ring_bytes)));

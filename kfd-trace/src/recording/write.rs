@@ -3,8 +3,8 @@
 use super::item::Item;
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread;
 use std::time::{Duration, Instant};
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::CParameter;
@@ -21,26 +21,35 @@ const WAITING: usize = 64;
 /// 3 makes them no smaller and takes half as long again.
 const LEVEL: i32 = 1;
 
+/// How long a disk may take for what waits: then it is taken to hang, as an NFS server may for hours. Ctrl-C is seen after
+/// that.
+const STUCK: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// A recording that is being written.
 #[derive(Debug)]
 pub struct Recorder {
     block: Vec<u8>,
     /// When the block's first line came.
     since: Option<Instant>,
+    /// `None` when it is over.
     blocks: Option<SyncSender<Vec<u8>>>,
-    writer: Option<JoinHandle<io::Result<()>>>,
+    /// What became of the thread.
+    written: Receiver<io::Result<()>>,
 }
 
 impl Recorder {
-    /// Into an empty file.
+    /// Into an empty file. To be called after capabilities were given up: the thread keeps those that there are.
     ///
     /// # Errors
     /// If there is no thread.
     pub fn new(file: File) -> io::Result<Self> {
         let (sender, blocks) = sync_channel(WAITING);
-        let writes = move || write(file, &blocks);
-        let writer = thread::Builder::new().name("recorder".to_owned()).spawn(writes)?;
-        Ok(Recorder { block: Vec::new(), since: None, blocks: Some(sender), writer: Some(writer) })
+        let (done, written) = sync_channel(1);
+        // The recorder may not wait for it any longer.
+        let writes = move || drop(done.send(write(file, &blocks)));
+        thread::Builder::new().name("recorder".to_owned()).spawn(writes)?;
+        Ok(Recorder { block: Vec::new(), since: None, blocks: Some(sender), written })
     }
 
     /// Adds a line.
@@ -59,12 +68,11 @@ impl Recorder {
     /// # Errors
     /// As [`Recorder::put`].
     pub fn tick(&mut self) -> io::Result<()> {
-        match self.since {
-            Some(since) if since.elapsed() >= OLDEST => self.send(),
-            // It may have failed since.
-            _ if self.writer.as_ref().is_some_and(JoinHandle::is_finished) => self.end(),
-            _ => Ok(()),
+        if self.since.is_some_and(|since| since.elapsed() >= OLDEST) {
+            self.send()?;
         }
+        // It may have failed since.
+        self.written.try_recv().map_or(Ok(()), |written| written.map_err(|error| named(&error)))
     }
 
     /// Writes the rest.
@@ -78,27 +86,45 @@ impl Recorder {
 
     fn send(&mut self) -> io::Result<()> {
         self.since = None;
-        if self.block.is_empty() {
+        let mut block = std::mem::take(&mut self.block);
+        if block.is_empty() {
             return Ok(());
         }
-        let block = std::mem::take(&mut self.block);
-        match self.blocks.as_ref().map(|blocks| blocks.send(block)) {
-            Some(Ok(())) => Ok(()),
-            Some(Err(_)) | None => self.end(),
+        let begin = Instant::now();
+        while let Some(blocks) = &self.blocks {
+            match blocks.try_send(block) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Full(back)) if begin.elapsed() < STUCK => {
+                    block = back;
+                    thread::sleep(PAUSE);
+                }
+                Err(TrySendError::Full(_)) => return Err(stuck()),
+                Err(TrySendError::Disconnected(_)) => return self.end(),
+            }
         }
+        Ok(())
     }
 
-    /// Waits for the thread. Returns its error once.
+    /// Waits for the thread.
     fn end(&mut self) -> io::Result<()> {
         self.blocks = None;
-        match self.writer.take().map(JoinHandle::join) {
-            Some(Ok(written)) => written.map_err(|error| {
-                io::Error::new(error.kind(), format!("the recording cannot be written further: {error}"))
-            }),
-            Some(Err(_)) => Err(io::Error::other("the thread that writes panicked")),
-            None => Ok(()),
+        match self.written.recv_timeout(STUCK) {
+            Ok(written) => written.map_err(|error| named(&error)),
+            Err(RecvTimeoutError::Timeout) => Err(stuck()),
+            Err(RecvTimeoutError::Disconnected) => Err(named(&io::Error::other("its thread panicked"))),
         }
     }
+}
+
+fn named(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("the recording cannot be written further: {error}"))
+}
+
+fn stuck() -> io::Error {
+    named(&io::Error::new(
+        io::ErrorKind::TimedOut,
+        format!("its disk takes nothing for {} s", STUCK.as_secs()),
+    ))
 }
 
 /// A block of these lines.

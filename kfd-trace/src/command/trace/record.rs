@@ -5,6 +5,7 @@ use crate::output::summary::Summary;
 use crate::recording::{Begin, Item, Machine, Recorder};
 use crate::runtime::clock;
 use crate::tracer::engine::Tracer;
+use std::fs::File;
 use std::io;
 
 /// A recording of a tracer.
@@ -21,7 +22,8 @@ impl Recording {
     ///
     /// # Errors
     /// Those of the file.
-    pub(super) fn begin(mut recorder: Recorder, tracer: &mut Tracer, selected: bool) -> io::Result<Self> {
+    pub(super) fn begin(file: File, tracer: &mut Tracer, selected: bool) -> io::Result<Self> {
+        let mut recorder = Recorder::new(file)?;
         tracer.state.start_tape();
         recorder.put(&Item::Begin(Begin {
             at_ns: clock::mono_ns(),

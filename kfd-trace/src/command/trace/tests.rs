@@ -125,9 +125,9 @@ async fn a_driver_that_cannot_be_traced_after_a_reload_ends_the_stream_with_its_
 fn printed_and_replayed(options: &StreamOptions) -> (String, String) {
     let (mut run, page) = begun(options);
     let file = tempfile::NamedTempFile::new().unwrap();
-    let recorder = Recorder::new(file.reopen().unwrap()).unwrap();
+    let empty = file.reopen().unwrap();
     run.tracer.topology = samples::topology();
-    run.recording = Some(Recording::begin(recorder, &mut run.tracer, false).unwrap());
+    run.recording = Some(Recording::begin(empty, &mut run.tracer, false).unwrap());
     run.tracer.state.adopt_process(5, &Listed { tgid: 900, ..Listed::default() }, Source::Sysfs);
     run.begin().unwrap();
     // As two batches: the wall clock is looked at before each.
