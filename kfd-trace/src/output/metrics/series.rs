@@ -120,8 +120,11 @@ impl<'a> Series<'a> {
         });
         self.head.truncate(self.begin);
         self.head.push_str(identity);
+        // No line is before the first one.
+        let mut head = &self.head[usize::from(self.text.is_empty())..];
         for (rank, value) in self.own.drain(..) {
-            self.text.push_str(&self.head);
+            self.text.push_str(head);
+            head = &self.head;
             self.text.push_str(&self.texts[rank.0]);
             exposition::number(&mut self.text, value.number());
         }
@@ -130,7 +133,6 @@ impl<'a> Series<'a> {
     pub(super) fn family(mut self) -> TextFamily {
         debug_assert!(self.own.is_empty(), "a process was not ended");
         if !self.text.is_empty() {
-            self.text.remove(0);
             self.text.push('\n');
         }
         TextFamily { metric: self.metric, series: self.text }
