@@ -198,14 +198,21 @@ fn recorded(roots: Roots, args: RecordArgs) -> trace::StreamOptions {
     trace::StreamOptions { pids, duration, summary_only: true, ..options }
 }
 
-/// The empty file of a recording. Before capabilities go: the folder may be another user's.
+/// The file of a recording. Before capabilities go: the folder may be another user's.
 fn record(path: Option<&Path>) -> Result<Option<File>> {
     let Some(path) = path else { return Ok(None) };
+    let named = path.display();
+    ensure!(path != Path::new("-"), "a recording is written to a file: say where by its name");
     let mut options = OpenOptions::new();
-    // It shows what all users do. Without blocking, since a pipe would wait for its reader.
-    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NONBLOCK);
-    let file = options.open(path).with_context(|| format!("cannot write {}", path.display()))?;
-    ensure!(file.metadata()?.is_file(), "cannot record into {}: it is no regular file", path.display());
+    // It shows what all users do. Without blocking, since a pipe would wait for its reader. What is in it stays until the
+    // tracing has begun.
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(path).with_context(|| format!("cannot write {named}"))?;
+    ensure!(file.metadata()?.is_file(), "cannot record into {named}: it is no regular file");
+    ensure!(
+        file.try_lock().is_ok(),
+        "cannot record into {named}: another kfd-trace does; choose another file"
+    );
     Ok(Some(file))
 }
 

@@ -1,13 +1,14 @@
 //! `kfd-trace replay`: what a recording has, as the stream, its summary, or the table of one time.
 
 use super::trace::{Selection, Whose};
-use crate::output::event::context::Context;
+use crate::output::event::context::of_replay;
 use crate::output::event::json;
 use crate::output::event::stream::Stream;
 use crate::output::ps::{self, Columns, PsRow, PsView};
 use crate::recording::{Begin, Item, Line, ReadError, Reader, Replay, When, time_of};
 use crate::runtime::exit::{FAILED, Stop};
 use crate::state::Sources;
+use crate::text::escape;
 use crate::tracer::engine;
 use kfd_trace_common::kind::Kind;
 use std::collections::BTreeSet;
@@ -36,6 +37,9 @@ pub struct ReplayOptions {
 /// Chunks of items that the thread that reads may be ahead, and how many items a chunk has.
 const AHEAD: usize = 8;
 const CHUNK: usize = 1024;
+
+/// Why a recording without its last item is not whole.
+pub(super) const NO_END: &str = "it has no end: it is still being written, or was cut between blocks";
 
 /// Bytes per read, and per write.
 pub(super) const BUFFER: usize = 64 << 10;
@@ -80,7 +84,8 @@ pub(super) fn print(
     from: impl Read + Send + 'static,
     out: &mut impl Write,
 ) -> Result<Ended, Trouble> {
-    Player { options, out }.play(&mut items(from))
+    let mut items = items(from)?;
+    Player { options, out }.play(&mut items)
 }
 
 /// Why nothing more is printed.
@@ -106,9 +111,11 @@ pub(super) enum Ended {
 pub(super) type Items = dyn Iterator<Item = Result<Item, ReadError>>;
 
 /// Read by a thread: it takes as long as to print them.
-pub(super) fn items(from: impl Read + Send + 'static) -> impl Iterator<Item = Result<Item, ReadError>> {
+pub(super) fn items(
+    from: impl Read + Send + 'static,
+) -> io::Result<impl Iterator<Item = Result<Item, ReadError>>> {
     let (sender, chunks) = sync_channel(AHEAD);
-    thread::spawn(move || {
+    thread::Builder::new().name("reader".to_owned()).spawn(move || {
         let mut reader = Reader::new(BufReader::with_capacity(BUFFER, from));
         loop {
             let chunk: Vec<_> = reader.by_ref().take(CHUNK).collect();
@@ -117,9 +124,9 @@ pub(super) fn items(from: impl Read + Send + 'static) -> impl Iterator<Item = Re
                 return;
             }
         }
-    });
+    })?;
     let chunks: Receiver<Vec<Result<Item, ReadError>>> = chunks;
-    chunks.into_iter().flatten()
+    Ok(chunks.into_iter().flatten())
 }
 
 /// The first item.
@@ -152,8 +159,7 @@ impl<W: Write> Player<'_, W> {
             Stream { colour: options.colour }.heading(self.out)?;
         }
         let show = &mut |replay: &Replay, line: Line<'_>| self.line(begin, replay, line);
-        let mut ended =
-            Ended::Early("it has no end: it is still being written, or was cut between blocks".to_owned());
+        let mut ended = Ended::Early(NO_END.to_owned());
         let mut summary = None;
         for item in items {
             match item {
@@ -167,7 +173,10 @@ impl<W: Write> Player<'_, W> {
         }
         replay.settle(show)?;
         let Some(summary) = summary else { return Ok(ended) };
-        self.out.write_all(summary.as_bytes())?;
+        // Anybody can write a recording.
+        for line in summary.lines() {
+            writeln!(self.out, "{}", escape::terminal(line))?;
+        }
         Ok(Ended::Whole)
     }
 
@@ -193,17 +202,7 @@ impl<W: Write> Player<'_, W> {
         if !selection.shows(event, change, &replay.state) {
             return Ok(());
         }
-        let context = Context {
-            clock: &replay.clock,
-            process: change.process.and_then(|key| replay.state.process(key)),
-            ended: &change.ended,
-            mismatch: replay.mismatch(event),
-            named: replay.named,
-            lasted_ns: change.lasted_ns,
-            priority_before: change.priority_before,
-            hit: &change.hit,
-            topology: &replay.topology,
-        };
+        let context = of_replay(replay, event, change);
         if options.json {
             json::event(self.out, event, &context)
         } else {

@@ -1,13 +1,14 @@
 //! `kfd-trace timeline`: a recording as a trace for Perfetto.
 
-use super::replay::{BUFFER, Items, begin, items, open};
-use crate::recording::{Item, ReadError, Replay};
+use super::replay::{BUFFER, Items, NO_END, begin, items, open};
+use crate::recording::{Item, Replay};
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
 use crate::timeline::Timeline;
 use crate::tracer::engine;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::fs::{self, Metadata, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Beyond this, Perfetto's page may run out of the memory that a browser gives it.
@@ -19,7 +20,7 @@ const LARGE: u64 = 300 << 20;
 /// If it is no recording, or the trace cannot be written. A recording that was cut makes a trace of what it has, and an
 /// error.
 pub fn run(file: &Path, output: Option<&Path>) -> Result<(), Stop> {
-    let from = open(file)?;
+    let named = file.display();
     let to = match output {
         Some(path) => path.to_owned(),
         None if file.as_os_str() == "-" => {
@@ -27,37 +28,50 @@ pub fn run(file: &Path, output: Option<&Path>) -> Result<(), Stop> {
         }
         None => file.with_extension("pftrace"),
     };
-    let failed = |error: io::Error| Stop::failed(format!("cannot write {}: {error}", to.display()));
-    let out: Box<dyn Write> = if to.as_os_str() == "-" {
-        Box::new(io::stdout().lock())
-    } else {
-        Box::new(File::create(&to).map_err(failed)?)
-    };
-    let mut items = items(from);
-    let begin = begin(&mut items).map_err(|error| Stop::failed(format!("{}: {error}", file.display())))?;
+    let mut items = items(open(file)?).map_err(Stop::failed)?;
+    // Nothing is written over for the sake of what is no recording.
+    let begin = begin(&mut items).map_err(|error| Stop::failed(format!("{named}: {error}")))?;
+    let out = create(file, &to)?;
     let mut replay = Replay::new(&begin, engine::wall_clock());
-    let out = BufWriter::with_capacity(BUFFER, out);
-    let (packets, cut) = write(&mut items, &mut replay, out).map_err(failed)?;
+    let written = write(&mut items, &mut replay, BufWriter::with_capacity(BUFFER, out));
+    let (packets, cut) = match written {
+        Ok(written) => written,
+        // The reader of a pipe has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+        Err(error) => return Err(Stop::failed(format!("cannot write {}: {error}", to.display()))),
+    };
     if to.as_os_str() != "-" {
         report(&to, packets);
     }
     match cut {
         None => Ok(()),
-        Some(why) => {
-            Err(Stop::failed(format!("{}: {why}; what came before is in the trace", file.display())))
-        }
+        Some(why) => Err(Stop::failed(format!("{named}: {why}; what came before is in the trace"))),
     }
 }
 
-/// Returns how many packets were written, and why the recording ended before its end, if it did.
-fn write(items: &mut Items, replay: &mut Replay, out: impl Write) -> io::Result<(u64, Option<ReadError>)> {
+/// Opens the trace. It shows as much as the recording does, and is its owner's alone, too.
+fn create(file: &Path, to: &Path) -> Result<Box<dyn Write>, Stop> {
+    if to.as_os_str() == "-" {
+        return Ok(Box::new(io::stdout().lock()));
+    }
+    let same = |one: Metadata, other: Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
+    if fs::metadata(file).ok().zip(fs::metadata(to).ok()).is_some_and(|(one, other)| same(one, other)) {
+        return Err(Stop::usage(format!("{} is the recording: choose another --output", to.display())));
+    }
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(to);
+    let out = opened.map_err(|error| Stop::failed(format!("cannot write {}: {error}", to.display())))?;
+    Ok(Box::new(out))
+}
+
+/// Returns how many packets were written, and why the recording is not whole, if it is not.
+fn write(items: &mut Items, replay: &mut Replay, out: impl Write) -> io::Result<(u64, Option<String>)> {
     let mut timeline = Timeline::new(out)?;
-    let mut cut = None;
+    let mut cut = Some(NO_END.to_owned());
     for item in items {
         match item {
-            Ok(Item::End { .. }) => {}
+            Ok(Item::End { .. }) => cut = None,
             Ok(item) => timeline.take(item, replay)?,
-            Err(error) => cut = Some(error),
+            Err(error) => cut = Some(error.to_string()),
         }
     }
     Ok((timeline.finish(replay)?, cut))

@@ -1,5 +1,6 @@
 //! `kfd-trace`: the stream, and at its end the summary.
 
+mod ending;
 mod options;
 mod record;
 mod selection;
@@ -12,7 +13,7 @@ use crate::model::event::Event;
 use crate::output::event::context::Context;
 use crate::output::event::json;
 use crate::output::event::stream::Stream;
-use crate::output::{status, summary};
+use crate::output::status;
 use crate::probes::plan::Choice;
 use crate::runtime::clock;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
@@ -109,6 +110,8 @@ async fn stream(
     let waiting = Waiting::default();
     let mut run = Run { options, tracer, recording, targets, waiting, looks: 0, stop_requested: false, out };
     let reported = run.all(Some(ring), &mut signals).await;
+    // Whatever ended it: a recording is whole, or it is said why not.
+    let reported = run.end_recording().and(reported);
     let code = run.targets.command.as_ref().and_then(Launched::code);
     // As long as the reader takes, unless the end was requested.
     let still = if run.stop_requested { stdout::AT_THE_END } else { Duration::MAX };
@@ -290,7 +293,7 @@ impl Run<'_> {
 
     /// What exists already: a reader has complete data from the start.
     fn report_existing(&mut self) -> io::Result<()> {
-        for (event, change) in self.tracer.state.standing() {
+        for (event, change) in self.tracer.state.existing() {
             self.report(&event, &change)?;
         }
         self.out.flush()
@@ -356,7 +359,7 @@ impl Run<'_> {
     fn look(&mut self, end: Option<Instant>) -> io::Result<Option<Instant>> {
         self.looks += 1;
         self.save()?;
-        self.recording.as_mut().map_or(Ok(()), Recording::look)?;
+        self.recording.as_mut().map_or(Ok(()), Recording::flush_old)?;
         self.out.flush()?;
         if let Some(dropped) = self.out.news(std::time::Instant::now()) {
             say(format_args!("{dropped} lines were dropped so far: standard output is read too slowly"));
@@ -369,27 +372,6 @@ impl Run<'_> {
         let released = self.targets.released(&self.tracer.state);
         let latest = if released { Instant::now() } else { Instant::now() + GRACE };
         Ok(Some(end.map_or(latest, |end| end.min(latest))))
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        let whose = &self.options.whose;
-        if !whose.is_all() {
-            say(format_args!("{} chooses the lines; the summary is of all processes", whose.requested()));
-        }
-        let tables = self.tracer.tables().map_err(io::Error::other)?;
-        let summary = summary::Summary::new(&summary::SummaryInput {
-            snapshot: &self.tracer.state.snapshot(),
-            tables: &tables,
-            retired: &self.tracer.retired,
-            undecoded: &self.tracer.undecoded,
-            dropped: self.out.dropped(),
-            named: self.tracer.named(),
-            sampled: !self.options.sample.is_zero(),
-            duration_ns: clock::mono_ns().saturating_sub(self.tracer.started_ns),
-        });
-        let json = self.options.json;
-        self.out.always(|out| if json { summary.json(out) } else { summary.text(out) })?;
-        self.recording.take().map_or(Ok(()), |recording| recording.end(&mut self.tracer, &summary))
     }
 }
 

@@ -22,7 +22,7 @@ pub enum Item {
     /// A call of the state.
     Input(Input),
     /// What exists is reported now.
-    Standing,
+    Existing,
     /// The driver was loaded, or unloaded.
     Loads { loaded: bool, at_ns: u64, loads: u64 },
     /// The end, with the summary as text and as a line of JSON.

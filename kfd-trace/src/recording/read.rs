@@ -7,6 +7,9 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read as _};
 
+/// Bytes of a block's text: a line of a sample of 100,000 queues has a fifth of it. More is meant to fill the memory.
+const LARGEST: usize = 128 << 20;
+
 /// Why a recording ends before its end.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -29,6 +32,8 @@ pub struct Reader<R> {
     items: VecDeque<Item>,
     /// What comes after the items.
     error: Option<ReadError>,
+    /// A frame of zstd has begun, and the first line was read.
+    is_zstd: bool,
     begun: bool,
     over: bool,
 }
@@ -36,17 +41,20 @@ pub struct Reader<R> {
 impl<R: BufRead> Reader<R> {
     pub fn new(from: R) -> Self {
         let (decoder, items) = (FrameDecoder::new(), VecDeque::new());
-        Reader { from, decoder, items, error: None, begun: false, over: false }
+        Reader { from, decoder, items, error: None, is_zstd: false, begun: false, over: false }
     }
 
     /// The text of the next block; `None` at the end of the file.
     fn block(&mut self) -> Result<Option<Vec<u8>>, ReadError> {
         loop {
             if self.from.fill_buf()?.is_empty() {
-                return if self.begun { Ok(None) } else { Err(ReadError::Foreign) };
+                return if self.begun { Ok(None) } else { Err(ReadError::Cut) };
             }
             match self.decoder.reset(&mut self.from) {
-                Ok(()) => break,
+                Ok(()) => {
+                    self.is_zstd = true;
+                    break;
+                }
                 Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                     length,
                     ..
@@ -56,8 +64,10 @@ impl<R: BufRead> Reader<R> {
                 Err(error) => return Err(self.why(&error)),
             }
         }
-        if let Err(error) = self.decoder.decode_blocks(&mut self.from, BlockDecodingStrategy::All) {
-            return Err(self.why(&error));
+        match self.decoder.decode_blocks(&mut self.from, BlockDecodingStrategy::UptoBytes(LARGEST)) {
+            Ok(true) => {}
+            Ok(false) => return Err(ReadError::Damaged("it is larger than any recorder's".to_owned())),
+            Err(error) => return Err(self.why(&error)),
         }
         let text = self.decoder.collect().unwrap_or_default();
         let (written, own) = (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum());
@@ -70,7 +80,7 @@ impl<R: BufRead> Reader<R> {
     /// With no further input, an error is the end of the file, which came too early.
     fn why(&mut self, error: &FrameDecoderError) -> ReadError {
         match self.from.fill_buf() {
-            Ok(_) if !self.begun => ReadError::Foreign,
+            Ok(_) if !self.is_zstd => ReadError::Foreign,
             Ok([]) => ReadError::Cut,
             Ok(_) => ReadError::Damaged(error.to_string()),
             Err(error) => ReadError::Io(error),
@@ -133,8 +143,8 @@ mod tests {
     }
 
     fn blocks() -> [Vec<u8>; 3] {
-        let first = [Item::Begin(begin()), Item::Standing];
-        [compressed(&first), compressed(&[Item::Standing]), compressed(&[Item::Standing, Item::Standing])]
+        let first = [Item::Begin(begin()), Item::Existing];
+        [compressed(&first), compressed(&[Item::Existing]), compressed(&[Item::Existing, Item::Existing])]
     }
 
     #[test]
@@ -142,6 +152,9 @@ mod tests {
         let [first, second, third] = blocks();
         let whole = [first.clone(), second.clone(), third].concat();
         let ends = [(first.len(), 2), (first.len() + second.len(), 3), (whole.len(), 5)];
+        for length in 20..first.len() {
+            assert!(matches!(read(&whole[..length]), (_, Some(ReadError::Cut))), "{length} bytes");
+        }
         for length in first.len()..=whole.len() {
             let (items, error) = read(&whole[..length]);
             let expected = ends.iter().rev().find(|(end, _)| *end <= length).map(|(_, count)| *count);
@@ -167,10 +180,17 @@ mod tests {
         let of = |value: serde_json::Value| {
             zstd::bulk::compress(value.to_string().as_bytes(), 1).expect("a frame")
         };
-        for foreign in [b"".to_vec(), b"# text".to_vec(), of(json!({"event": "open"})), of(json!(7))] {
+        assert!(matches!(read(b""), (_, Some(ReadError::Cut))), "it was begun, and nothing written yet");
+        for foreign in [b"# text".to_vec(), of(json!({"event": "open"})), of(json!(7))] {
             assert!(matches!(read(&foreign), (items, Some(ReadError::Foreign)) if items.is_empty()));
         }
         let newer = of(json!({"begin": {"kfd_trace_recording": VERSION + 1, "unlike": []}}));
         assert!(matches!(read(&newer), (items, Some(ReadError::Newer(2))) if items.is_empty()));
+    }
+    #[test]
+    fn a_block_that_would_fill_the_memory_is_refused() {
+        let bomb = crate::recording::compress(&vec![b' '; LARGEST + (1 << 20)]).expect("a frame");
+        assert!(bomb.len() < 1 << 20, "{}", bomb.len());
+        assert!(matches!(read(&bomb), (_, Some(ReadError::Damaged(_)))));
     }
 }

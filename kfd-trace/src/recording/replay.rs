@@ -6,6 +6,7 @@ use crate::model::event::Event;
 use crate::model::ioctl::{self, Mismatch, Named};
 use crate::state::{Change, Input, State};
 use crate::text::clock::Clock;
+use crate::text::escape;
 use std::collections::BTreeMap;
 
 /// A line of the stream.
@@ -75,7 +76,7 @@ impl Replay {
         self.now_ns = self.now_ns.max(time_of(&item).unwrap_or(0));
         match item {
             Item::Driver { named, sizes } => (self.named, self.sizes) = (named, sizes),
-            Item::Gpus(topology) => self.topology = topology,
+            Item::Gpus(topology) => self.topology = safe(topology),
             Item::Clock { wall_ns, boot_ns } => {
                 self.clock.mono_to_wall_ns = i128::from(wall_ns);
                 self.mono_to_boot_ns = boot_ns;
@@ -84,8 +85,8 @@ impl Replay {
                 self.events += u64::from(matches!(input, Input::Event(_)));
                 self.state.play(input, &mut self.held);
             }
-            Item::Standing => {
-                for (event, change) in self.state.standing() {
+            Item::Existing => {
+                for (event, change) in self.state.existing() {
                     show(self, Line::Event(&event, &change))?;
                 }
             }
@@ -111,6 +112,16 @@ impl Replay {
     }
 }
 
+/// A tracer reads these names from the kernel; anybody can write a recording, and they are shown on terminals.
+fn safe(mut topology: Topology) -> Topology {
+    for gpu in &mut topology.gpus {
+        for text in [&mut gpu.name, &mut gpu.product_name, &mut gpu.serial_number, &mut gpu.pci] {
+            *text = text.as_deref().map(escape::terminal);
+        }
+    }
+    topology
+}
+
 /// When an item happened; `None` where it has no time of its own.
 #[must_use]
 pub fn time_of(item: &Item) -> Option<u64> {
@@ -133,6 +144,6 @@ pub fn time_of(item: &Item) -> Option<u64> {
             | Input::Late
             | Input::Anew => None,
         },
-        Item::Driver { .. } | Item::Gpus(_) | Item::Clock { .. } | Item::Standing => None,
+        Item::Driver { .. } | Item::Gpus(_) | Item::Clock { .. } | Item::Existing => None,
     }
 }

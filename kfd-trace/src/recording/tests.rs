@@ -66,7 +66,7 @@ fn items() -> Vec<Item> {
     ];
     items.extend(inputs.into_iter().chain(golden::events().into_iter().map(Input::Event)).map(Item::Input));
     items.extend([
-        Item::Standing,
+        Item::Existing,
         Item::Loads { loaded: false, at_ns: 10, loads: 1 },
         Item::End { at_ns: 11, text: "a table\n".to_owned(), json: "{}\n".to_owned() },
     ]);

@@ -2,7 +2,7 @@
 
 use super::item::Item;
 use std::fs::File;
-use std::io::{self, Seek as _, Write as _};
+use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Into an empty file. To be called after capabilities were given up: the thread keeps those that there are.
+    /// In the place of what the file has, which is removed with the first block. To be called after capabilities were given up: the thread keeps those that there are.
     ///
     /// # Errors
     /// If there is no thread.
@@ -67,7 +67,7 @@ impl Recorder {
     ///
     /// # Errors
     /// As [`Recorder::put`].
-    pub fn tick(&mut self) -> io::Result<()> {
+    pub fn flush_old(&mut self) -> io::Result<()> {
         if self.since.is_some_and(|since| since.elapsed() >= OLDEST) {
             self.send()?;
         }
@@ -141,10 +141,13 @@ fn write(mut file: File, blocks: &Receiver<Vec<u8>>) -> io::Result<()> {
     let mut whole = 0;
     let mut synced = Instant::now();
     for block in blocks {
+        if whole == 0 && file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
         let frame = compress(&block)?;
         if let Err(error) = file.write_all(&frame) {
-            // A part of a block would be taken for a damaged file. It is read all the same where this fails, too.
-            let _ = file.set_len(whole).and_then(|()| file.rewind());
+            // Without it the file ends within a block, which readers know as well.
+            let _ = file.set_len(whole);
             return Err(error);
         }
         whole += frame.len() as u64;
@@ -168,11 +171,11 @@ mod tests {
     fn a_line_waits_a_second_at_most() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let mut recorder = Recorder::new(file.reopen().expect("the file")).expect("a recorder");
-        recorder.put(&Item::Standing).expect("put");
-        recorder.tick().expect("too early");
+        recorder.put(&Item::Existing).expect("put");
+        recorder.flush_old().expect("too early");
         assert!(recorder.since.is_some());
         thread::sleep(OLDEST);
-        recorder.tick().expect("in time");
+        recorder.flush_old().expect("in time");
         assert!(recorder.since.is_none() && recorder.block.is_empty());
         recorder.finish().expect("written");
     }
@@ -182,7 +185,7 @@ mod tests {
         // Writing to it fails with ENOSPC (drivers/char/mem.c, write_full).
         let full = OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
         let mut recorder = Recorder::new(full).expect("a recorder");
-        recorder.put(&Item::Standing).expect("put");
+        recorder.put(&Item::Existing).expect("put");
         let error = recorder.finish().expect_err("the disk is full");
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }

@@ -23,13 +23,12 @@ pub fn wall_minus_mono_ns() -> i64 {
     unix_ns() - i64::try_from(mono_ns()).unwrap_or(i64::MAX)
 }
 
-/// The offset from CLOCK_MONOTONIC to CLOCK_BOOTTIME, nanoseconds, to a millisecond: it changes only while the machine
-/// sleeps, and the two are read one after the other.
+/// The offset from CLOCK_MONOTONIC to CLOCK_BOOTTIME, nanoseconds: it changes only while the machine sleeps, but the two
+/// are read one after the other.
 #[must_use]
 pub fn boot_minus_mono_ns() -> i64 {
-    const MS: u64 = 1_000_000;
     let (mono, boot) = (mono_ns(), boot_ns());
-    i64::try_from(boot.saturating_sub(mono) / MS * MS).unwrap_or(i64::MAX)
+    i64::try_from(boot.saturating_sub(mono)).unwrap_or(i64::MAX)
 }
 
 /// Nanoseconds of the Unix epoch now.

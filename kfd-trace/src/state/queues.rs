@@ -26,7 +26,7 @@ impl State {
             return;
         };
         if facts.origin == Origin::Standing {
-            self.adopt_queue(key, now_ns, facts, Source::Kernel);
+            self.take_queue(key, now_ns.into(), facts, Source::Kernel);
             return;
         }
         let Some(row) = self.rows.get_mut(&key) else { return };

@@ -1,6 +1,6 @@
 //! Tracks of GPUs: their live queues, what their schedulers do, and what befalls them.
 
-use super::packets::{Of, Packets, Track};
+use super::packets::{Packets, Track, TrackKind};
 use super::proto::Kind;
 use super::words::label;
 use crate::model::event::{Body, Event};
@@ -25,7 +25,7 @@ struct GpuTracks {
 }
 
 impl Gpus {
-    fn at<W: Write>(
+    fn tracks_of<W: Write>(
         &mut self,
         packets: &mut Packets<W>,
         replay: &Replay,
@@ -34,9 +34,9 @@ impl Gpus {
         match self.0.entry(gpu_id) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(place) => {
-                let own = packets.track(label(replay, gpu_id), None, &Of::Slices)?;
+                let own = packets.track(label(replay, gpu_id), None, &TrackKind::Slices)?;
                 let queues =
-                    packets.track("queues".to_owned(), Some(own), &Of::Counter { unit: "queues" })?;
+                    packets.track("queues".to_owned(), Some(own), &TrackKind::Counter { unit: "queues" })?;
                 Ok(place.insert(GpuTracks { own, scheduler: None, resets: false, queues, live: 0 }))
             }
         }
@@ -54,9 +54,22 @@ impl Gpus {
         at_ns: u64,
         more: i32,
     ) -> io::Result<()> {
-        let gpu = self.at(packets, replay, gpu_id)?;
+        let gpu = self.tracks_of(packets, replay, gpu_id)?;
         gpu.live += more;
         packets.count(gpu.queues, at_ns, f64::from(gpu.live))
+    }
+
+    /// No queue lives, and no reset goes on.
+    pub(super) fn all_ends<W: Write>(&mut self, packets: &mut Packets<W>, at_ns: u64) -> io::Result<()> {
+        for gpu in self.0.values_mut() {
+            if std::mem::take(&mut gpu.resets) {
+                packets.event(Kind::SliceEnd, gpu.own, at_ns, None, None)?;
+            }
+            if std::mem::take(&mut gpu.live) != 0 {
+                packets.count(gpu.queues, at_ns, 0.0)?;
+            }
+        }
+        Ok(())
     }
 
     /// What its scheduler did: a preemption and a request to MES last from their begin to the event.
@@ -67,10 +80,10 @@ impl Gpus {
         event: &Event,
         about: &Value,
     ) -> io::Result<()> {
-        let gpu = self.at(packets, replay, event.body.gpu_id())?;
+        let gpu = self.tracks_of(packets, replay, event.body.gpu_id())?;
         let track = match gpu.scheduler {
             Some(track) => track,
-            None => packets.track("scheduler".to_owned(), Some(gpu.own), &Of::Slices)?,
+            None => packets.track("scheduler".to_owned(), Some(gpu.own), &TrackKind::Slices)?,
         };
         gpu.scheduler = Some(track);
         let kind = event.body.kind().name();
@@ -94,7 +107,7 @@ impl Gpus {
         event: &Event,
         about: &Value,
     ) -> io::Result<()> {
-        let gpu = self.at(packets, replay, event.body.gpu_id())?;
+        let gpu = self.tracks_of(packets, replay, event.body.gpu_id())?;
         let kind = match (&event.body, gpu.resets) {
             (Body::GpuResetBegin { .. }, false) => Kind::SliceBegin,
             (Body::GpuResetEnd { .. }, true) => Kind::SliceEnd,

@@ -1,7 +1,7 @@
 //! Which track an event is on, and what begins and ends there.
 
 use super::gpus::Gpus;
-use super::packets::{Of, Packets, Track};
+use super::packets::{Packets, Track, TrackKind};
 use super::proto::Kind;
 use super::words::{about, short};
 use crate::model::event::{Body, Event, IoctlCall, Outcome};
@@ -27,6 +27,7 @@ pub struct Timeline<W> {
 /// Tracks of a process; each is made when something is on it.
 struct ProcessTracks {
     own: Track,
+    pid: Option<u32>,
     alive: bool,
     queues: BTreeMap<u32, QueueTracks>,
     /// By gpu_id: the track, and whether it is evicted now.
@@ -56,6 +57,7 @@ impl<W: Write> Timeline<W> {
 
     /// Takes the next item.
     pub fn take(&mut self, item: Item, replay: &mut Replay) -> io::Result<()> {
+        let starts_anew = matches!(item, Item::Input(Input::Anew));
         let samples = match &item {
             Item::Input(Input::Sampled(samples)) => samples.clone(),
             _ => Vec::new(),
@@ -65,6 +67,9 @@ impl<W: Write> Timeline<W> {
             _ => None,
         };
         replay.take(item, &mut |replay, line| self.line(replay, line))?;
+        if starts_anew {
+            self.all_ends(replay.now_ns)?;
+        }
         if let Some(offsets) = offsets {
             self.clocks(offsets, replay.now_ns)?;
         }
@@ -95,6 +100,9 @@ impl<W: Write> Timeline<W> {
             Line::Loads { loaded, at_ns, .. } => {
                 let track = self.others()?;
                 let name = if loaded { "driver loaded" } else { "driver unloaded" };
+                if !loaded {
+                    self.all_ends(at_ns)?;
+                }
                 self.packets.event(Kind::Instant, track, at_ns, Some(("driver", name)), None)
             }
         }
@@ -103,6 +111,13 @@ impl<W: Write> Timeline<W> {
     fn event(&mut self, replay: &Replay, event: &Event, change: &Change) -> io::Result<()> {
         let about = about(replay, event, change);
         let (at_ns, kind) = (event.mono_ns, event.body.kind().name());
+        if let Some(key) = change.process {
+            self.process(replay, key, at_ns)?;
+        }
+        // First: the queue that ends may be one whose id is given to the queue that begins, as its own end was not seen.
+        for queue in &change.ended {
+            self.queue_ends(replay, change, queue, at_ns, &about)?;
+        }
         match &event.body {
             Body::Ioctl(call) => self.ioctl(replay, event, change, call, &about)?,
             Body::QueueCreate(_) | Body::QueueDestroyFailed { .. } => {
@@ -123,9 +138,6 @@ impl<W: Write> Timeline<W> {
                 self.packets.event(Kind::Instant, track, at_ns, Some(("process", kind)), Some(&about))?;
             }
         }
-        for queue in &change.ended {
-            self.queue_ends(replay, change, queue, at_ns, &about)?;
-        }
         // Where the driver was unloaded, the release is reported after the ends.
         let own = change.process.filter(|_| matches!(event.body, Body::ProcessRelease));
         change.released.into_iter().chain(own).try_for_each(|key| self.process_ends(key, at_ns))
@@ -133,6 +145,12 @@ impl<W: Write> Timeline<W> {
 
     /// The track of a process, whose life begins where it is met first.
     fn process(&mut self, replay: &Replay, key: ProcessKey, at_ns: u64) -> io::Result<&mut ProcessTracks> {
+        if !self.processes.contains_key(&key)
+            && let Some(before) = self.known_as(replay, key)
+            && let Some(tracks) = self.processes.remove(&before)
+        {
+            self.processes.insert(key, tracks);
+        }
         let place = match self.processes.entry(key) {
             Entry::Occupied(known) => return Ok(known.into_mut()),
             Entry::Vacant(place) => place,
@@ -141,10 +159,22 @@ impl<W: Write> Timeline<W> {
         let comm = row.and_then(|row| row.comm.clone()).unwrap_or_else(|| "?".to_owned());
         let pid = row.and_then(|row| row.tgid);
         let start_ns = row.and_then(|row| row.start_boottime_ns);
-        let own = self.packets.track(comm.clone(), None, &Of::Process { pid, start_ns })?;
+        let own = self.packets.track(comm.clone(), None, &TrackKind::Process { pid, start_ns })?;
         self.packets.event(Kind::SliceBegin, own, at_ns, Some(("process", &comm)), None)?;
         let (queues, evicted, threads) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Ok(place.insert(ProcessTracks { own, alive: true, queues, evicted, threads }))
+        Ok(place.insert(ProcessTracks { own, pid, alive: true, queues, evicted, threads }))
+    }
+
+    /// The key under which a process was known that has got its number since, as `State` gives it one.
+    fn known_as(&self, replay: &Replay, key: ProcessKey) -> Option<ProcessKey> {
+        let pid = replay.state.process(key)?.tgid;
+        let before = self.processes.iter().find(|(before, tracks)| {
+            matches!(before, ProcessKey::Adopted(_))
+                && tracks.alive
+                && tracks.pid == pid
+                && replay.state.process(**before).is_none()
+        });
+        before.map(|(before, _)| *before)
     }
 
     fn owner(&mut self, replay: &Replay, change: &Change, at_ns: u64) -> io::Result<Track> {
@@ -157,7 +187,7 @@ impl<W: Write> Timeline<W> {
     fn others(&mut self) -> io::Result<Track> {
         let track = match self.others {
             Some(track) => track,
-            None => self.packets.track("others".to_owned(), None, &Of::Slices)?,
+            None => self.packets.track("others".to_owned(), None, &TrackKind::Slices)?,
         };
         self.others = Some(track);
         Ok(track)
@@ -187,7 +217,7 @@ impl<W: Write> Timeline<W> {
             Some(track) => track,
             None => {
                 let name = format!("ioctls of thread {}", event.tid);
-                let track = self.packets.track(name, Some(parent), &Of::Slices)?;
+                let track = self.packets.track(name, Some(parent), &TrackKind::Slices)?;
                 self.process(replay, key, call.entered_ns)?.threads.insert(event.tid, track);
                 track
             }
@@ -234,7 +264,7 @@ impl<W: Write> Timeline<W> {
         let (parent, known) = (process.own, process.queues.get(&id).map(|queue| (queue.own, queue.alive)));
         let (own, alive) = match known {
             Some(known) => known,
-            None => (self.packets.track(format!("queue {id}"), Some(parent), &Of::Slices)?, false),
+            None => (self.packets.track(format!("queue {id}"), Some(parent), &TrackKind::Slices)?, false),
         };
         if alive {
             return self.packets.event(
@@ -289,7 +319,7 @@ impl<W: Write> Timeline<W> {
             Some(known) => known,
             None => {
                 let name = format!("evicted from {}", short(replay, gpu_id));
-                (self.packets.track(name, Some(parent), &Of::Slices)?, false)
+                (self.packets.track(name, Some(parent), &TrackKind::Slices)?, false)
             }
         };
         let begins = matches!(event.body, Body::Evict(_));
@@ -316,6 +346,19 @@ impl<W: Write> Timeline<W> {
         self.packets.event(Kind::SliceEnd, process.own, at_ns, None, None)
     }
 
+    /// The driver was unloaded, or all that was known of it was wrong.
+    fn all_ends(&mut self, at_ns: u64) -> io::Result<()> {
+        for queue in self.processes.values_mut().flat_map(|process| process.queues.values_mut()) {
+            if std::mem::take(&mut queue.alive) {
+                self.packets.event(Kind::SliceEnd, queue.own, at_ns, None, None)?;
+            }
+        }
+        let keys: Vec<ProcessKey> = self.processes.keys().copied().collect();
+        keys.into_iter().try_for_each(|key| self.process_ends(key, at_ns))?;
+        self.processes.clear();
+        self.gpus.all_ends(&mut self.packets, at_ns)
+    }
+
     fn sample(&mut self, sample: &Sample, replay: &Replay) -> io::Result<()> {
         let queue = replay.state.process(sample.key).and_then(|row| row.queues.get(&sample.queue_id));
         let measured = queue
@@ -328,7 +371,7 @@ impl<W: Write> Timeline<W> {
             Some(known) => known,
             None => {
                 let mut counter = |name: &str| {
-                    self.packets.track(format!("queue {id} {name}"), Some(own), &Of::Counter { unit })
+                    self.packets.track(format!("queue {id} {name}"), Some(own), &TrackKind::Counter { unit })
                 };
                 (counter("per second")?, counter("backlog")?)
             }

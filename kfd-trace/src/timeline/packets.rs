@@ -31,7 +31,7 @@ pub(super) struct Track(u64);
 
 /// What a track is, besides its name and its parent.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Of {
+pub(super) enum TrackKind {
     Slices,
     /// Start of its leader, CLOCK_BOOTTIME nanoseconds: PIDs are used again.
     Process {
@@ -111,20 +111,20 @@ impl<W: Write> Packets<W> {
         })
     }
 
-    pub(super) fn track(&mut self, name: String, parent: Option<Track>, of: &Of) -> io::Result<Track> {
+    pub(super) fn track(&mut self, name: String, parent: Option<Track>, of: &TrackKind) -> io::Result<Track> {
         self.tracks += 1;
         let track = Track(self.tracks);
         let process = match of {
-            Of::Process { pid, start_ns } => Some(ProcessDescriptor {
+            TrackKind::Process { pid, start_ns } => Some(ProcessDescriptor {
                 pid: pid.and_then(|pid| i32::try_from(pid).ok()),
                 process_name: Some(name.clone()),
                 start_timestamp_ns: start_ns.and_then(|ns| i64::try_from(ns).ok()),
             }),
-            Of::Slices | Of::Counter { .. } => None,
+            TrackKind::Slices | TrackKind::Counter { .. } => None,
         };
         let counter = match of {
-            Of::Counter { unit } => Some(CounterDescriptor { unit_name: Some((*unit).to_owned()) }),
-            Of::Slices | Of::Process { .. } => None,
+            TrackKind::Counter { unit } => Some(CounterDescriptor { unit_name: Some((*unit).to_owned()) }),
+            TrackKind::Slices | TrackKind::Process { .. } => None,
         };
         self.write(&TracePacket {
             trusted_packet_sequence_id: Some(SEQUENCE),

@@ -4,11 +4,12 @@ use super::Timeline;
 use super::proto::{Kind, Name, TracePacket, TrackDescriptor, TrackEvent};
 use crate::model::event::{Body, Event, ProcessId};
 use crate::model::incident::{Eviction, Trigger};
+use crate::model::inventory::Listed;
 use crate::model::pointers::Counts;
 use crate::output::samples::{clock, topology};
 use crate::recording::{Begin, Item, Machine, Replay};
-use crate::state::samples::{create, destroy, event, seen};
-use crate::state::{Input, Sample, StateLimits};
+use crate::state::samples::{create, destroy, event, facts, seen};
+use crate::state::{Input, ProcessKey, ReadTimes, Sample, Source, StateLimits};
 use prost::Message as _;
 use std::collections::BTreeMap;
 
@@ -22,13 +23,17 @@ struct Trace {
 }
 
 fn trace(inputs: Vec<Input>) -> Vec<TracePacket> {
+    trace_of(inputs.into_iter().map(Item::Input).collect())
+}
+
+fn trace_of(items: Vec<Item>) -> Vec<TracePacket> {
     let begin = Begin::new(Machine::default(), StateLimits::default());
     let mut replay = Replay::new(&begin, clock());
     let mut bytes = Vec::new();
     let mut timeline = Timeline::new(&mut bytes).expect("memory");
     let first =
         [Item::Gpus(topology()), Item::Clock { wall_ns: 1_790_000_000_000_000_000, boot_ns: 5_000_000 }];
-    for item in first.into_iter().chain(inputs.into_iter().map(Item::Input)) {
+    for item in first.into_iter().chain(items) {
         timeline.take(item, &mut replay).expect("memory");
     }
     let written = timeline.finish(&mut replay).expect("memory");
@@ -110,14 +115,14 @@ fn lives_begin_and_end_with_what_happens_in_them() {
         "2000000010 SliceBegin train/evicted from gpu 0 ttm",
         "2000000015 Instant train/evicted from gpu 0 ttm",
         "2000000020 SliceEnd train/evicted from gpu 0",
-        "2000000030 Instant train queue_destroy",
         "2000000030 SliceEnd train/queue 3",
         "2000000030 Counter gpu 0 (0000:c1:00.0, gfx942)/queues 0",
+        "2000000030 Instant train queue_destroy",
         "2000000040 SliceBegin train/queue 3 gpu 0 compute_aql",
         "2000000040 Counter gpu 0 (0000:c1:00.0, gfx942)/queues 1",
-        "2000000050 Instant train process_release",
         "2000000050 SliceEnd train/queue 3",
         "2000000050 Counter gpu 0 (0000:c1:00.0, gfx942)/queues 0",
+        "2000000050 Instant train process_release",
         "2000000050 SliceEnd train",
     ];
     assert_eq!(lines(&packets), expected);
@@ -134,6 +139,49 @@ fn what_a_driver_leaves_at_its_unloading_has_ended() {
     let ends: Vec<String> = lines(&packets).into_iter().filter(|line| line.contains("SliceEnd")).collect();
     let expected = ["40 SliceEnd train/queue 3", "40 SliceEnd train/evicted from gpu 0", "40 SliceEnd train"];
     assert_eq!(ends, expected);
+}
+
+fn chosen(packets: &[TracePacket], begin: &str) -> Vec<String> {
+    lines(packets)
+        .into_iter()
+        .filter(|line| line.split_once(' ').is_some_and(|(_, rest)| rest.starts_with(begin)))
+        .collect()
+}
+
+#[test]
+fn a_queue_whose_end_was_not_seen_ends_where_its_id_is_given_again() {
+    let packets = trace(vec![at(10, seen(false)), at(20, create(3)), at(30, create(3)), at(40, destroy(3))]);
+    let counts = ["20 Counter 1", "30 Counter 0", "30 Counter 1", "40 Counter 0"];
+    let counters = chosen(&packets, "Counter")
+        .into_iter()
+        .map(|line| line.replace(" gpu 0 (0000:c1:00.0, gfx942)/queues", ""));
+    assert_eq!(counters.collect::<Vec<_>>(), counts);
+    let ends = chosen(&packets, "SliceEnd");
+    assert_eq!(ends, ["30 SliceEnd train/queue 3", "40 SliceEnd train/queue 3"]);
+}
+
+#[test]
+fn a_process_that_gets_its_number_later_stays_one() {
+    let read = ReadTimes { from_ns: 1, until_ns: 2 };
+    let process = Listed { tgid: 700, comm: Some("train".to_owned()), ..Listed::default() };
+    let adopted = ProcessKey::Adopted(1);
+    let items = vec![
+        Item::Input(Input::Process { read, process, source: Source::Sysfs }),
+        Item::Input(Input::Queue { key: adopted, read, queue: facts(3), source: Source::Sysfs }),
+        Item::Existing,
+        Item::Input(at(20, destroy(3))),
+        Item::Input(at(30, Body::ProcessRelease)),
+    ];
+    let packets = trace_of(items);
+    assert_eq!(chosen(&packets, "SliceBegin").len(), 2, "a process and a queue");
+    assert_eq!(chosen(&packets, "SliceEnd"), ["20 SliceEnd train/queue 3", "30 SliceEnd train"]);
+}
+
+#[test]
+fn what_was_learned_from_wrong_types_ends() {
+    let packets = trace(vec![at(10, seen(false)), at(20, create(3)), Input::Anew, at(30, seen(false))]);
+    assert_eq!(chosen(&packets, "SliceEnd"), ["20 SliceEnd train/queue 3", "20 SliceEnd train"]);
+    assert_eq!(chosen(&packets, "SliceBegin").len(), 3);
 }
 
 #[test]
@@ -156,8 +204,8 @@ fn every_kind_of_event_is_in_it_and_every_end_has_a_begin() {
     for packet in &packets {
         shown.extend(packet.track_event.as_ref().map(|event| (packet.timestamp(), event)));
     }
-    let told = shown.iter().filter(|(_, event)| !event.debug_annotations.is_empty()).count();
-    assert!(told >= count, "{told} of {count}");
+    let annotated = shown.iter().filter(|(_, event)| !event.debug_annotations.is_empty()).count();
+    assert!(annotated >= count, "{annotated} of {count}");
     shown.sort_by_key(|(at_ns, _)| *at_ns);
     let mut open: BTreeMap<u64, u32> = BTreeMap::new();
     for (at_ns, event) in shown {

@@ -33,8 +33,8 @@ pub(crate) fn begins(tracer: &mut Tracer, history: &mut History) {
     if tracer.driver_loads > 1 {
         history.driver(true, tracer.driver_loads, clock::mono_ns(), offset_ns(tracer));
     }
-    let standing = tracer.state.standing();
-    reported(tracer, history, &standing);
+    let existing = tracer.state.existing();
+    reported(tracer, history, &existing);
     history.begin(clock::mono_ns(), offset_ns(tracer));
 }
 

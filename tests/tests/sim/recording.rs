@@ -103,6 +103,9 @@ fn what_a_killed_recorder_leaves_is_read_to_its_last_whole_block() -> Result<()>
         let replayed = run(&["replay", FILE])?;
         let (text, said) = (String::from_utf8(replayed.stdout)?, String::from_utf8(replayed.stderr)?);
         assert!(replayed.status.code() == Some(1) && said.contains(why), "{said}");
+        let made = run(&["timeline", FILE])?;
+        let said = String::from_utf8(made.stderr)?;
+        assert!(made.status.code() == Some(1) && said.contains(why), "{said}");
         ensure!(bytes < whole.len() || text.contains(" CREATE_QUEUE "), "{text}");
     }
     Ok(())

@@ -8,6 +8,9 @@ use crate::tracer::engine::Tracer;
 use std::fs::File;
 use std::io;
 
+/// A step of CLOCK_BOOTTIME is the time that the machine slept.
+const STEP_NS: u64 = 1_000_000;
+
 /// A recording of a tracer.
 #[derive(Debug)]
 pub(super) struct Recording {
@@ -43,7 +46,7 @@ impl Recording {
         let (named, sizes) = (tracer.named(), tracer.ioctl_sizes().clone());
         self.recorder.put(&Item::Driver { named, sizes })?;
         self.save(tracer)?;
-        self.recorder.put(&Item::Standing)
+        self.recorder.put(&Item::Existing)
     }
 
     /// Writes what has changed since the last call. To be called before the clock or the GPUs of the tracer change
@@ -55,14 +58,17 @@ impl Recording {
         }
         let inputs = tracer.state.take_tape();
         if !inputs.is_empty() || self.clock.is_none() {
-            self.tick(tracer)?;
+            self.write_clock(tracer)?;
         }
         inputs.into_iter().try_for_each(|input| self.recorder.put(&Item::Input(input)))
     }
 
-    fn tick(&mut self, tracer: &Tracer) -> io::Result<()> {
+    fn write_clock(&mut self, tracer: &Tracer) -> io::Result<()> {
         let wall_ns = i64::try_from(tracer.clock.mono_to_wall_ns).unwrap_or(0);
+        // Read again it differs by the time between two readings, which is no step.
         let boot_ns = clock::boot_minus_mono_ns();
+        let known = self.clock.map(|(_, known)| known);
+        let boot_ns = known.filter(|known| known.abs_diff(boot_ns) < STEP_NS).unwrap_or(boot_ns);
         if self.clock != Some((wall_ns, boot_ns)) {
             self.clock = Some((wall_ns, boot_ns));
             self.recorder.put(&Item::Clock { wall_ns, boot_ns })?;
@@ -73,13 +79,19 @@ impl Recording {
     /// The driver was loaded or unloaded.
     pub(super) fn loads(&mut self, tracer: &mut Tracer, loaded: bool, at_ns: u64) -> io::Result<()> {
         self.save(tracer)?;
-        self.tick(tracer)?;
+        self.write_clock(tracer)?;
         self.recorder.put(&Item::Loads { loaded, at_ns, loads: tracer.driver_loads })
     }
 
     /// Must be called at least once a second.
-    pub(super) fn look(&mut self) -> io::Result<()> {
-        self.recorder.tick()
+    pub(super) fn flush_old(&mut self) -> io::Result<()> {
+        self.recorder.flush_old()
+    }
+
+    /// Without a summary: to its readers it was cut.
+    pub(super) fn cut(mut self, tracer: &mut Tracer) -> io::Result<()> {
+        self.save(tracer)?;
+        self.recorder.finish()
     }
 
     pub(super) fn end(mut self, tracer: &mut Tracer, summary: &Summary) -> io::Result<()> {

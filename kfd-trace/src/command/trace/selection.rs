@@ -43,7 +43,7 @@ impl Selection<'_> {
             // What else happens to a whole GPU concerns every process.
             Subject::Gpu => true,
             // A failed open leaves no process behind.
-            Subject::Caller => own.unwrap_or_else(|| self.whose.has_caller(event.body.comm())),
+            Subject::Caller => own.unwrap_or_else(|| self.whose.has_caller(event)),
             Subject::Process | Subject::Queue => own == Some(true),
         }
     }

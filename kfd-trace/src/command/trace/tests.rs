@@ -121,6 +121,34 @@ async fn a_driver_that_cannot_be_traced_after_a_reload_ends_the_stream_with_its_
     assert_eq!(events.last(), Some(&Value::from("summary")), "{events:?}");
 }
 
+fn replay_of(options: &StreamOptions) -> ReplayOptions {
+    ReplayOptions {
+        file: "-".into(),
+        at: None,
+        wide: false,
+        summary_only: false,
+        json: options.json,
+        colour: options.colour,
+        kinds: options.kinds.clone(),
+        whose: options.whose.clone(),
+    }
+}
+
+/// As where the reader of a pipe has seen enough.
+#[test]
+fn a_stream_that_ends_early_leaves_a_whole_recording() {
+    let options = options(Path::new("/nowhere"), &[]);
+    let (mut run, _) = begun(&options);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    run.recording = Some(Recording::begin(file.reopen().unwrap(), &mut run.tracer, false).unwrap());
+    run.begin().unwrap();
+    run.end_recording().unwrap();
+    let mut again = Vec::new();
+    let ended = replay::print(&replay_of(&options), file.reopen().unwrap(), &mut again);
+    assert!(matches!(ended, Ok(replay::Ended::Whole)));
+    assert!(String::from_utf8(again).unwrap().contains("\"event\":\"summary\""));
+}
+
 /// What a run prints of each kind of event, of a reloaded driver and at its end, and what its recording replays.
 fn printed_and_replayed(options: &StreamOptions) -> (String, String) {
     let (mut run, page) = begun(options);
@@ -143,16 +171,7 @@ fn printed_and_replayed(options: &StreamOptions) -> (String, String) {
     let own = Body::ProcessSeen(ProcessSeen { start_boottime_ns: None, ..own });
     run.show(&mut vec![Ok(event(clock::mono_ns(), 9, std::process::id(), own))]).unwrap();
     run.end().unwrap();
-    let replayed = ReplayOptions {
-        file: "-".into(),
-        at: None,
-        wide: false,
-        summary_only: false,
-        json: options.json,
-        colour: options.colour,
-        kinds: options.kinds.clone(),
-        whose: options.whose.clone(),
-    };
+    let replayed = replay_of(options);
     let mut again = Vec::new();
     let ended = replay::print(&replayed, file.reopen().unwrap(), &mut again);
     assert!(matches!(ended, Ok(replay::Ended::Whole)));

@@ -2,6 +2,7 @@
 //!
 //! The kernel knows neither containers nor pods: what other processes do is traced, too, and left out of the lines alone.
 
+use crate::model::event::Event;
 use crate::state::{Process, ProcessDetails};
 use std::collections::BTreeSet;
 
@@ -47,11 +48,10 @@ impl Whose {
     }
 
     /// Whether a call is shown that left no process behind: of its caller the name alone is known.
-    pub(super) fn has_caller(&self, comm: Option<&str>) -> bool {
-        let Whose { comm: wanted, container: None, pod: None, ns_pid: None, pids } = self else {
-            return false;
-        };
-        pids.is_empty() && wanted.as_deref().is_none_or(|wanted| Some(wanted) == comm)
+    pub(super) fn has_caller(&self, event: &Event) -> bool {
+        let Whose { comm, container: None, pod: None, ns_pid: None, pids } = self else { return false };
+        comm.as_deref().is_none_or(|comm| event.body.comm() == Some(comm))
+            && (pids.is_empty() || event.tgid.is_some_and(|tgid| pids.contains(&tgid)))
     }
 }
 
@@ -73,7 +73,9 @@ fn of_pod(details: &ProcessDetails, wanted: &str) -> bool {
 mod tests {
     use super::*;
     use crate::attribute::{PodNames, belongs};
+    use crate::model::event::Body;
     use crate::output::samples::traced;
+    use crate::state::samples::event;
 
     const ID: &str = "5d0f3ac7e1b9482f6c75d1e0a94b38f7726e5c1d0b9a8f7e6d5c4b3a29180f7e";
     const UID: &str = "6d1f4a3c-0b7e-4d8a-9c11-5e2f7a90b3c4";
@@ -136,9 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn of_a_caller_the_name_alone_is_known() {
+    fn of_a_caller_the_name_and_the_pid_are_known() {
+        let opened = |comm: &str| event(1, 0, 700, Body::Open { errno: 13, comm: comm.to_owned() });
         let comm = Whose { comm: Some("train".into()), ..Whose::default() };
-        assert!(comm.has_caller(Some("train")) && !comm.has_caller(Some("serve")) && !comm.has_caller(None));
-        assert!(Whose::default().has_caller(None) && !pod("train-0").has_caller(Some("train")));
+        assert!(comm.has_caller(&opened("train")) && !comm.has_caller(&opened("serve")));
+        let of = |pid| Whose { pids: [pid].into(), ..Whose::default() };
+        assert!(of(700).has_caller(&opened("train")) && !of(701).has_caller(&opened("train")));
+        assert!(Whose::default().has_caller(&opened("")) && !pod("train-0").has_caller(&opened("train")));
     }
 }

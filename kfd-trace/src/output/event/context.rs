@@ -3,7 +3,8 @@
 use crate::attribute::Topology;
 use crate::model::event::Event;
 use crate::model::ioctl::{Mismatch, Named};
-use crate::state::{Process, Queue};
+use crate::recording::Replay;
+use crate::state::{Change, Process, Queue};
 use crate::text::clock::Clock;
 
 /// Passed along with an event when it is formatted.
@@ -25,6 +26,21 @@ pub struct Context<'a> {
     /// The driver's ioctls that have a name.
     pub named: Named,
     pub topology: &'a Topology,
+}
+
+/// Of an event of a recording, with the state after it.
+pub(crate) fn of_replay<'a>(replay: &'a Replay, event: &Event, change: &'a Change) -> Context<'a> {
+    Context {
+        clock: &replay.clock,
+        process: change.process.and_then(|key| replay.state.process(key)),
+        ended: &change.ended,
+        lasted_ns: change.lasted_ns,
+        priority_before: change.priority_before,
+        hit: &change.hit,
+        mismatch: replay.mismatch(event),
+        named: replay.named,
+        topology: &replay.topology,
+    }
 }
 
 impl Context<'_> {

@@ -8,7 +8,7 @@ use crate::model::event::{Body, Event, ProcessSeen};
 impl State {
     /// What exists already, as events at the time at which it was found.
     #[must_use]
-    pub fn standing(&self) -> Vec<(Event, Change)> {
+    pub fn existing(&self) -> Vec<(Event, Change)> {
         let of = |row: &Process| {
             let change = Change { process: Some(row.key), ..Change::default() };
             let seen = ProcessSeen {

@@ -1,0 +1,44 @@
+//! The end of the stream: its summary, and the end of its recording.
+
+use super::Run;
+use crate::output::summary::{Summary, SummaryInput};
+use crate::runtime::clock;
+use crate::runtime::stderr::say;
+use std::io;
+
+impl Run<'_> {
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        let whose = &self.options.whose;
+        if !whose.is_all() {
+            say(format_args!("{} chooses the lines; the summary is of all processes", whose.requested()));
+        }
+        let summary = self.summary()?;
+        let json = self.options.json;
+        let printed = self.out.always(|out| if json { summary.json(out) } else { summary.text(out) });
+        let recorded = self.recording.take().map(|recording| recording.end(&mut self.tracer, &summary));
+        recorded.unwrap_or(Ok(())).and(printed)
+    }
+
+    /// Of a stream that ended early: its recording has the summary all the same.
+    pub(super) fn end_recording(&mut self) -> io::Result<()> {
+        let Some(recording) = self.recording.take() else { return Ok(()) };
+        match self.summary() {
+            Ok(summary) => recording.end(&mut self.tracer, &summary),
+            Err(error) => recording.cut(&mut self.tracer).and(Err(error)),
+        }
+    }
+
+    fn summary(&self) -> io::Result<Summary> {
+        let tables = self.tracer.tables().map_err(io::Error::other)?;
+        Ok(Summary::new(&SummaryInput {
+            snapshot: &self.tracer.state.snapshot(),
+            tables: &tables,
+            retired: &self.tracer.retired,
+            undecoded: &self.tracer.undecoded,
+            dropped: self.out.dropped(),
+            named: self.tracer.named(),
+            sampled: !self.options.sample.is_zero(),
+            duration_ns: clock::mono_ns().saturating_sub(self.tracer.started_ns),
+        }))
+    }
+}
