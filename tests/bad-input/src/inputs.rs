@@ -3,6 +3,7 @@
 
 mod amd_log;
 mod btf;
+mod recording;
 mod records;
 mod text;
 mod web;
@@ -12,6 +13,7 @@ use proptest::prelude::*;
 
 pub use amd_log::amd_log;
 pub use btf::btf;
+pub use recording::recording;
 pub use records::records;
 pub use text::{dumps, flags, kallsyms, procfs, sysfs};
 pub use web::web;

@@ -2,7 +2,8 @@
 //! and no text that controls a terminal.
 //!
 //! In: bytes. Out: the result of reading them; panics where a guarantee was violated. There is one function
-//! per reader ([`records`], [`btf`], [`kallsyms`], [`flags`], [`procfs`], [`sysfs`], [`amd_log`], [`dumps`], [`web`]).
+//! per reader ([`records`], [`btf`], [`kallsyms`], [`flags`], [`procfs`], [`sysfs`], [`amd_log`], [`dumps`], [`web`],
+//! [`recording`]).
 //! The fuzz targets (tests/fuzz) and the property tests of CI (tests/) call the same ones: they differ in the
 //! source of the bytes, which for the tests is [`inputs`].
 
@@ -15,6 +16,7 @@ pub mod inputs;
 pub mod kallsyms;
 pub mod parts;
 pub mod procfs;
+pub mod recording;
 pub mod records;
 pub mod shown;
 pub mod sysfs;

@@ -204,7 +204,7 @@ fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables, undecod
     }
 }
 
-fn clock() -> Clock {
+pub(crate) fn clock() -> Clock {
     Clock { mono_to_wall_ns: 1_790_000_000_000_000_000, zone: TimeZone::UTC }
 }
 

@@ -2,7 +2,9 @@
 //! again.
 
 use kfd_trace_bad_input::btf::Verdict;
-use kfd_trace_bad_input::{amd_log, btf, dumps, flags, inputs, kallsyms, procfs, records, sysfs, web};
+use kfd_trace_bad_input::{
+    amd_log, btf, dumps, flags, inputs, kallsyms, procfs, recording, records, sysfs, web,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use std::cell::RefCell;
@@ -57,6 +59,13 @@ fn dumps_of_hardware_queues_are_read_and_shown() {
     let reported = each(400, inputs::dumps(), dumps::read);
     at_least(&reported, 100, |(queues, _)| *queues > 1);
     at_least(&reported, 50, |(_, strange)| *strange > 0);
+}
+
+#[test]
+fn recordings_of_others_are_replayed_or_refused() {
+    let reported = each(400, inputs::recording(), recording::read);
+    at_least(&reported, 80, |(items, refused)| *items > 5 && !refused);
+    at_least(&reported, 100, |(_, refused)| *refused);
 }
 
 #[test]

@@ -16,7 +16,7 @@ const LONGEST: u32 = 16 << 10;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Targets: records, btf, kallsyms, flags, procfs, sysfs, amd_log, dumps, web; all of them if none is named
+    /// Targets: records, btf, kallsyms, flags, procfs, sysfs, amd_log, dumps, web, recording; all of them if none is named
     targets: Vec<String>,
     /// How long each is fed
     #[arg(long, default_value_t = 60)]

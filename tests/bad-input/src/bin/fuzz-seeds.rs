@@ -22,6 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     write(&folder.join("sysfs"), inputs::sysfs())?;
     write(&folder.join("amd_log"), inputs::amd_log())?;
     write(&folder.join("dumps"), inputs::dumps())?;
+    write(&folder.join("recording"), inputs::recording())?;
     write(&folder.join("web"), inputs::web())
 }
 
