@@ -4,7 +4,7 @@ use super::item::Item;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::CParameter;
@@ -34,8 +34,9 @@ pub struct Recorder {
     since: Option<Instant>,
     /// `None` when it is over.
     blocks: Option<SyncSender<Vec<u8>>>,
-    /// What became of the thread.
-    written: Receiver<io::Result<()>>,
+    /// What became of the thread; `None` when that was returned.
+    written: Option<Receiver<io::Result<()>>>,
+    thread: JoinHandle<()>,
 }
 
 impl Recorder {
@@ -48,8 +49,8 @@ impl Recorder {
         let (done, written) = sync_channel(1);
         // The recorder may not wait for it any longer.
         let writes = move || drop(done.send(write(file, &blocks)));
-        thread::Builder::new().name("recorder".to_owned()).spawn(writes)?;
-        Ok(Recorder { block: Vec::new(), since: None, blocks: Some(sender), written })
+        let thread = thread::Builder::new().name("recorder".to_owned()).spawn(writes)?;
+        Ok(Recorder { block: Vec::new(), since: None, blocks: Some(sender), written: Some(written), thread })
     }
 
     /// Adds a line.
@@ -71,8 +72,8 @@ impl Recorder {
         if self.since.is_some_and(|since| since.elapsed() >= OLDEST) {
             self.send()?;
         }
-        // It may have failed since.
-        self.written.try_recv().map_or(Ok(()), |written| written.map_err(|error| named(&error)))
+        // It may have failed since, and ends otherwise only when it is told to.
+        if self.thread.is_finished() { self.end() } else { Ok(()) }
     }
 
     /// Writes the rest.
@@ -105,10 +106,11 @@ impl Recorder {
         Ok(())
     }
 
-    /// Waits for the thread.
+    /// Waits for the thread. Returns its error once: what comes after it is not written.
     fn end(&mut self) -> io::Result<()> {
         self.blocks = None;
-        match self.written.recv_timeout(STUCK) {
+        let Some(written) = self.written.take() else { return Ok(()) };
+        match written.recv_timeout(STUCK) {
             Ok(written) => written.map_err(|error| named(&error)),
             Err(RecvTimeoutError::Timeout) => Err(stuck()),
             Err(RecvTimeoutError::Disconnected) => Err(named(&io::Error::other("its thread panicked"))),
@@ -186,8 +188,14 @@ mod tests {
         let full = OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
         let mut recorder = Recorder::new(full).expect("a recorder");
         recorder.put(&Item::Existing).expect("put");
-        let error = recorder.finish().expect_err("the disk is full");
+        recorder.send().expect("it waits");
+        while !recorder.thread.is_finished() {
+            thread::sleep(PAUSE);
+        }
+        let error = recorder.flush_old().expect_err("the disk is full");
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        recorder.put(&Item::Existing).expect("nothing is written any longer");
+        recorder.finish().expect("the error was reported");
     }
 
     #[test]
