@@ -17,7 +17,7 @@ pub use recording::{RecordArgs, ReplayArgs, TimelineArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-pub use tracing::{Colour, LineArgs, ProbeOptions, RunArgs, TopArgs, TraceArgs, TracingOptions};
+pub use tracing::{Colour, LineArgs, ProbeOptions, RunArgs, TopArgs, TraceArgs, TracingOptions, WhoseArgs};
 use values::{buffer_size, duration};
 
 /// Trace AMD's compute driver (amdgpu/KFD): who has which queue on which GPU, since when, and what went

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use kfd_trace::cli::{
     AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, Global, HwArgs, LineArgs, PsArgs, RecordArgs,
-    ReplayArgs, RunArgs, RunlistArgs, TimelineArgs, TopArgs, TraceArgs, TracingOptions,
+    ReplayArgs, RunArgs, RunlistArgs, TimelineArgs, TopArgs, TraceArgs, TracingOptions, WhoseArgs,
 };
 use kfd_trace::command::runlist::RunlistOptions;
 use kfd_trace::command::{
@@ -185,10 +185,14 @@ fn amd_logs(roots: Roots, args: AmdLogArgs) -> Result<()> {
 }
 
 fn stream(roots: Roots, args: TraceArgs) -> trace::StreamOptions {
-    let TraceArgs { pids, comm, container, pod, ns_pid, lines, duration, ring } = args;
+    let TraceArgs { pids, whose, ns_pid, lines, duration, ring } = args;
     let options = stream_options(roots, lines, &ring, std::io::stdout().is_terminal());
-    let whose = trace::Whose { comm, container, pod, ns_pid, ..trace::Whose::default() };
+    let whose = trace::Whose { ns_pid, ..whose_of(whose) };
     trace::StreamOptions { pids, whose, duration, ..options }
+}
+
+fn whose_of(WhoseArgs { comm, container, pod }: WhoseArgs) -> trace::Whose {
+    trace::Whose { comm, container, pod, ..trace::Whose::default() }
 }
 
 fn recorded(roots: Roots, args: RecordArgs) -> trace::StreamOptions {
@@ -217,8 +221,8 @@ fn record(path: Option<&Path>) -> Result<Option<File>> {
 }
 
 fn replayed(args: ReplayArgs) -> replay::ReplayOptions {
-    let ReplayArgs { file, at, wide, summary_only, json, events, pids, comm, container, pod, color } = args;
-    let whose = trace::Whose { comm, container, pod, ns_pid: None, pids: pids.into_iter().collect() };
+    let ReplayArgs { file, at, wide, summary_only, json, events, pids, whose, color } = args;
+    let whose = trace::Whose { pids: pids.into_iter().collect(), ..whose_of(whose) };
     let colour = is_wanted(color, std::io::stdout().is_terminal());
     let kinds = events.into_iter().collect();
     replay::ReplayOptions { file, at, wide, summary_only, json, colour, kinds, whose }

@@ -1,10 +1,9 @@
 //! Options of the commands that write and read recordings.
 
-use super::tracing::{Colour, TracingOptions};
+use super::tracing::{Colour, TracingOptions, WhoseArgs};
 use super::values::{duration, kinds};
 use crate::recording::When;
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use kfd_trace_common::kind::Kind;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,15 +52,8 @@ pub struct ReplayArgs {
     /// Only this process (PID on its host); may be repeated.
     #[arg(long = "pid", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub pids: Vec<u32>,
-    /// Only processes with this name.
-    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
-    pub comm: Option<String>,
-    /// Only processes of this container: the begin of its id, four digits at least, or its name in the pod.
-    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
-    pub container: Option<String>,
-    /// Only processes of this pod: its name, NAMESPACE/NAME, or UID.
-    #[arg(long, value_name = "POD", value_parser = NonEmptyStringValueParser::new())]
-    pub pod: Option<String>,
+    #[command(flatten)]
+    pub whose: WhoseArgs,
     /// Colour the stream.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Colour::Auto)]
     pub color: Colour,

@@ -34,7 +34,7 @@ fn the_stream_with_all_its_flags() {
     let line = "kfd-trace --pid 7 --pid 8 --comm python --event queue_create --event ioctl --json --duration 1m30s \
                 --color never --buffer-size 4MiB --path.procfs /host/proc -vv";
     let cli = parse(line).expect("good");
-    assert_eq!((cli.trace.pids, cli.trace.comm.as_deref()), (vec![7, 8], Some("python")));
+    assert_eq!((cli.trace.pids, cli.trace.whose.comm.as_deref()), (vec![7, 8], Some("python")));
     assert_eq!(cli.trace.lines.events, [Kind::QueueCreate, Kind::Ioctl]);
     assert_eq!((cli.trace.lines.json, cli.trace.duration), (true, Some(Duration::from_secs(90))));
     assert_eq!((cli.trace.lines.color, cli.trace.ring.probes.buffer_size), (Colour::Never, 4 << 20));

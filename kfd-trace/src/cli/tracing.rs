@@ -17,15 +17,8 @@ pub struct TraceArgs {
     /// Only this process (PID on the host; a thread id selects its process); may be repeated.
     #[arg(long = "pid", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub pids: Vec<u32>,
-    /// Only processes with this name (/proc/PID/comm, at most 15 bytes).
-    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
-    pub comm: Option<String>,
-    /// Only processes of this container: the begin of its id, four digits at least, or its name in the pod.
-    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
-    pub container: Option<String>,
-    /// Only processes of this pod: its name, NAMESPACE/NAME, or UID.
-    #[arg(long, value_name = "POD", value_parser = NonEmptyStringValueParser::new())]
-    pub pod: Option<String>,
+    #[command(flatten)]
+    pub whose: WhoseArgs,
     /// Only processes with this PID in their own PID namespace (inside of their container).
     #[arg(long = "ns-pid", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub ns_pid: Option<u32>,
@@ -36,6 +29,20 @@ pub struct TraceArgs {
     pub duration: Option<Duration>,
     #[command(flatten)]
     pub ring: TracingOptions,
+}
+
+/// Whose events are printed.
+#[derive(Args, Clone, Debug)]
+pub struct WhoseArgs {
+    /// Only processes with this name (/proc/PID/comm, at most 15 bytes).
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub comm: Option<String>,
+    /// Only processes of this container: the begin of its id, four digits at least, or its name in the pod.
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    pub container: Option<String>,
+    /// Only processes of this pod: its name, NAMESPACE/NAME, or UID.
+    #[arg(long, value_name = "POD", value_parser = NonEmptyStringValueParser::new())]
+    pub pod: Option<String>,
 }
 
 /// Which events are printed, and how.

@@ -1,7 +1,7 @@
 //! `kfd-trace replay`: what a recording has, as the stream, its summary, or the table of one time.
 
 use super::trace::{Selection, Whose};
-use crate::output::event::context::of_replay;
+use crate::output::event::context::Context;
 use crate::output::event::json;
 use crate::output::event::stream::Stream;
 use crate::output::ps::{self, Columns, PsRow, PsView};
@@ -202,7 +202,7 @@ impl<W: Write> Player<'_, W> {
         if !selection.shows(event, change, &replay.state) {
             return Ok(());
         }
-        let context = of_replay(replay, event, change);
+        let context = Context::of_replay(replay, event, change);
         if options.json {
             json::event(self.out, event, &context)
         } else {

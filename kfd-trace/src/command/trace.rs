@@ -334,17 +334,9 @@ impl Run<'_> {
     }
 
     fn line(&mut self, event: &Event, change: &Change) -> io::Result<()> {
-        let context = Context {
-            clock: &self.tracer.clock,
-            process: change.process.and_then(|key| self.tracer.state.process(key)),
-            ended: &change.ended,
-            mismatch: self.tracer.mismatch(event),
-            named: self.tracer.named(),
-            lasted_ns: change.lasted_ns,
-            priority_before: change.priority_before,
-            hit: &change.hit,
-            topology: &self.tracer.topology,
-        };
+        let Tracer { state, clock, topology, .. } = &self.tracer;
+        let (named, mismatch) = (self.tracer.named(), self.tracer.mismatch(event));
+        let context = Context::new(change, state, clock, topology, named, mismatch);
         let StreamOptions { json, colour, .. } = *self.options;
         self.out.line(event.body.kind().name(), |out| {
             if json {

@@ -6,7 +6,7 @@ use crate::model::compute_units::ComputeUnits;
 use crate::model::event::{Event, Outcome, ProcessId};
 use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::state::samples::{create, event, seen};
-use crate::state::{Change, Process, ProcessDetails, Reading, Sample, State, StateLimits};
+use crate::state::{ProcessDetails, Reading, Sample, State, StateLimits};
 use crate::text::clock::Clock;
 use jiff::tz::TimeZone;
 use kfd_trace_common::counter::ProbeId;
@@ -77,20 +77,10 @@ pub(crate) fn sampled(state: &mut State, queue_id: u32, reading: Reading, at_ns:
 /// Applies the event to [`traced`] and formats it with the resulting changes.
 pub(crate) fn shown<T>(event: &Event, show: impl Fn(&Event, &Context<'_>) -> T) -> T {
     let mut state = traced();
-    let Change { process, ended, lasted_ns, priority_before, hit, .. } = state.apply(event);
-    let process: Option<&Process> = process.and_then(|key| state.process(key));
+    let change = state.apply(event);
     let (clock, topology) = (clock(), topology());
-    let context = Context {
-        named: crate::model::ioctl::Named::default(),
-        clock: &clock,
-        process,
-        ended: &ended,
-        lasted_ns,
-        priority_before,
-        hit: &hit,
-        mismatch: None,
-        topology: &topology,
-    };
+    let named = crate::model::ioctl::Named::default();
+    let context = Context::new(&change, &state, &clock, &topology, named, None);
     show(event, &context)
 }
 

@@ -20,6 +20,9 @@ pub use write::{Recorder, compress};
 /// stay readable.
 pub const VERSION: u32 = 1;
 
+/// Two readings of clocks differ by the time between them, and by what is slewed; a clock that was set, or slept, by more.
+pub const STEP_NS: u64 = 1_000_000;
+
 #[cfg(test)]
 mod samples {
     use super::{Begin, Item, Machine};

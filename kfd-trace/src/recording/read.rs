@@ -187,6 +187,7 @@ mod tests {
         let newer = of(json!({"begin": {"kfd_trace_recording": VERSION + 1, "unlike": []}}));
         assert!(matches!(read(&newer), (items, Some(ReadError::Newer(2))) if items.is_empty()));
     }
+
     #[test]
     fn a_block_that_would_fill_the_memory_is_refused() {
         let bomb = crate::recording::compress(&vec![b' '; LARGEST + (1 << 20)]).expect("a frame");

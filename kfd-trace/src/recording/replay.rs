@@ -35,8 +35,6 @@ pub struct Replay {
     pub now_ns: u64,
     /// Reported when it is known what procfs had of their processes: that comes right after them.
     held: Vec<(Event, Change)>,
-    /// Taken into the state; these alone.
-    pub events: u64,
 }
 
 impl Replay {
@@ -51,7 +49,6 @@ impl Replay {
             sizes: BTreeMap::new(),
             now_ns: begin.at_ns,
             held: Vec::new(),
-            events: 0,
         }
     }
 
@@ -81,10 +78,7 @@ impl Replay {
                 self.clock.mono_to_wall_ns = i128::from(wall_ns);
                 self.mono_to_boot_ns = boot_ns;
             }
-            Item::Input(input) => {
-                self.events += u64::from(matches!(input, Input::Event(_)));
-                self.state.play(input, &mut self.held);
-            }
+            Item::Input(input) => self.state.play(input, &mut self.held),
             Item::Existing => {
                 for (event, change) in self.state.existing() {
                     show(self, Line::Event(&event, &change))?;

@@ -40,7 +40,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// In the place of what the file has, which is removed with the first block. To be called after capabilities were given up: the thread keeps those that there are.
+    /// In the place of what the file has, which is removed with the first block. To be called after capabilities were
+    /// given up: the thread keeps those that there are.
     ///
     /// # Errors
     /// If there is no thread.
@@ -143,6 +144,7 @@ fn write(mut file: File, blocks: &Receiver<Vec<u8>>) -> io::Result<()> {
     let mut whole = 0;
     let mut synced = Instant::now();
     for block in blocks {
+        // A device has no length.
         if whole == 0 && file.metadata()?.is_file() {
             file.set_len(0)?;
         }

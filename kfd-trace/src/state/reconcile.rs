@@ -176,8 +176,7 @@ impl State {
         };
         self.count(finding.difference);
         change.process = Some(key);
-        let id = self.rows.get(&key).and_then(Process::id);
-        Some((Event::of_standing(now_ns, id, Some(finding.tgid), body), change))
+        Some((self.event_of(key, now_ns, body), change))
     }
 
     /// Counts a queue that sysfs does not list, and keeps it unchanged. False where [`State::resync`] returns

@@ -6,7 +6,7 @@ use super::proto::Kind;
 use super::words::{about, short};
 use crate::model::event::{Body, Event, IoctlCall, Outcome};
 use crate::model::pointers::Pointers;
-use crate::recording::{Item, Line, Replay};
+use crate::recording::{Item, Line, Replay, STEP_NS};
 use crate::state::{Change, Input, ProcessKey, Queue, Sample};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -43,9 +43,6 @@ struct QueueTracks {
     /// Retired per second, and the backlog.
     counters: Option<(Track, Track)>,
 }
-
-/// Offsets of clocks that differ by less are the same: reading two clocks takes some of it.
-const STEP_NS: u64 = 1_000_000;
 
 impl<W: Write> Timeline<W> {
     /// # Errors
@@ -302,8 +299,7 @@ impl<W: Write> Timeline<W> {
             tracks.alive = false;
             let (own, gpu_id) = (tracks.own, tracks.gpu_id);
             self.packets.event(Kind::SliceEnd, own, at_ns, None, Some(about))?;
-            self.gpus.count(&mut self.packets, replay, gpu_id, at_ns, -1)?;
-            return Ok(());
+            return self.gpus.count(&mut self.packets, replay, gpu_id, at_ns, -1);
         }
         Ok(())
     }

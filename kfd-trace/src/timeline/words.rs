@@ -1,7 +1,7 @@
 //! What is written beside an event: names of GPUs, and all that the stream shows of it.
 
 use crate::model::event::Event;
-use crate::output::event::context::of_replay;
+use crate::output::event::context::Context;
 use crate::output::event::json;
 use crate::recording::Replay;
 use crate::state::Change;
@@ -20,7 +20,7 @@ pub(super) fn short(replay: &Replay, gpu_id: Option<u32>) -> String {
 
 /// What the stream shows of an event, without what its place in the trace shows.
 pub(super) fn about(replay: &Replay, event: &Event, change: &Change) -> Value {
-    let context = of_replay(replay, event, change);
+    let context = Context::of_replay(replay, event, change);
     let mut about = serde_json::to_value(json::line(event, &context)).unwrap_or_default();
     if let Value::Object(fields) = &mut about {
         for name in ["schema", "ts", "mono_ns", "event", "comm"] {

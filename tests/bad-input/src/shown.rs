@@ -61,17 +61,7 @@ pub fn printable(text: &str) {
 /// When it does not.
 pub fn event(event: &Event, change: &Change, state: &State, topology: &Topology) {
     let clock = clock();
-    let context = Context {
-        clock: &clock,
-        process: change.process.and_then(|key| state.process(key)),
-        ended: &change.ended,
-        lasted_ns: change.lasted_ns,
-        priority_before: change.priority_before,
-        hit: &change.hit,
-        mismatch: None,
-        topology,
-        named: Named::default(),
-    };
+    let context = Context::new(change, state, &clock, topology, Named::default(), None);
     let text = written(|out| Stream { colour: false }.event(out, event, &context));
     assert_eq!(text.matches('\n').count(), 1, "{text:?}");
     let text = written(|out| json::event(out, event, &context));

@@ -18,17 +18,8 @@ const BLOCK: usize = 700;
 
 /// A line of JSON of an event, as the stream and a replay write it.
 fn line(out: &mut Vec<u8>, event: &Event, change: &Change, state: &State, clock: &Clock) {
-    let context = Context {
-        clock,
-        process: change.process.and_then(|key| state.process(key)),
-        ended: &change.ended,
-        mismatch: None,
-        named: Named::default(),
-        lasted_ns: change.lasted_ns,
-        priority_before: change.priority_before,
-        hit: &change.hit,
-        topology: &Topology::default(),
-    };
+    let topology = Topology::default();
+    let context = Context::new(change, state, clock, &topology, Named::default(), None);
     // Memory takes everything.
     let _ = json::event(out, event, &context);
 }

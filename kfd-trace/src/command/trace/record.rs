@@ -2,14 +2,11 @@
 
 use crate::attribute::Topology;
 use crate::output::summary::Summary;
-use crate::recording::{Begin, Item, Machine, Recorder};
+use crate::recording::{Begin, Item, Machine, Recorder, STEP_NS};
 use crate::runtime::clock;
 use crate::tracer::engine::Tracer;
 use std::fs::File;
 use std::io;
-
-/// A step of CLOCK_BOOTTIME is the time that the machine slept.
-const STEP_NS: u64 = 1_000_000;
 
 /// A recording of a tracer.
 #[derive(Debug)]
@@ -65,7 +62,6 @@ impl Recording {
 
     fn write_clock(&mut self, tracer: &Tracer) -> io::Result<()> {
         let wall_ns = i64::try_from(tracer.clock.mono_to_wall_ns).unwrap_or(0);
-        // Read again it differs by the time between two readings, which is no step.
         let boot_ns = clock::boot_minus_mono_ns();
         let known = self.clock.map(|(_, known)| known);
         let boot_ns = known.filter(|known| known.abs_diff(boot_ns) < STEP_NS).unwrap_or(boot_ns);

@@ -47,7 +47,7 @@ impl Whose {
             && (pids.is_empty() || process.tgid.is_some_and(|tgid| pids.contains(&tgid)))
     }
 
-    /// Whether a call is shown that left no process behind: of its caller the name alone is known.
+    /// Whether a call is shown that left no process behind: of its caller only the name and the PID are known.
     pub(super) fn has_caller(&self, event: &Event) -> bool {
         let Whose { comm, container: None, pod: None, ns_pid: None, pids } = self else { return false };
         comm.as_deref().is_none_or(|comm| event.body.comm() == Some(comm))

@@ -4,7 +4,7 @@ use crate::attribute::Topology;
 use crate::model::event::Event;
 use crate::model::ioctl::{Mismatch, Named};
 use crate::recording::Replay;
-use crate::state::{Change, Process, Queue};
+use crate::state::{Change, Process, Queue, State};
 use crate::text::clock::Clock;
 
 /// Passed along with an event when it is formatted.
@@ -28,18 +28,34 @@ pub struct Context<'a> {
     pub topology: &'a Topology,
 }
 
-/// Of an event of a recording, with the state after it.
-pub(crate) fn of_replay<'a>(replay: &'a Replay, event: &Event, change: &'a Change) -> Context<'a> {
-    Context {
-        clock: &replay.clock,
-        process: change.process.and_then(|key| replay.state.process(key)),
-        ended: &change.ended,
-        lasted_ns: change.lasted_ns,
-        priority_before: change.priority_before,
-        hit: &change.hit,
-        mismatch: replay.mismatch(event),
-        named: replay.named,
-        topology: &replay.topology,
+impl<'a> Context<'a> {
+    /// Of an event that was applied to a state.
+    #[must_use]
+    pub fn new(
+        change: &'a Change,
+        state: &'a State,
+        clock: &'a Clock,
+        topology: &'a Topology,
+        named: Named,
+        mismatch: Option<Mismatch>,
+    ) -> Self {
+        Context {
+            clock,
+            process: change.process.and_then(|key| state.process(key)),
+            ended: &change.ended,
+            lasted_ns: change.lasted_ns,
+            priority_before: change.priority_before,
+            hit: &change.hit,
+            mismatch,
+            named,
+            topology,
+        }
+    }
+
+    /// Of an event of a recording, with the state after it.
+    pub(crate) fn of_replay(replay: &'a Replay, event: &Event, change: &'a Change) -> Self {
+        let Replay { state, clock, topology, named, .. } = replay;
+        Self::new(change, state, clock, topology, *named, replay.mismatch(event))
     }
 }
 
