@@ -70,6 +70,7 @@ fn run(cli: Cli) -> Result<u8> {
         None => privilege::give_up(&roots, reads(&stream_args.ring))?,
         Some(Command::Record(args)) => privilege::give_up(&roots, reads(&args.ring))?,
         Some(Command::Runlist(_)) => privilege::give_up(&roots, nothing)?,
+        Some(Command::Top(TopArgs { recording: Some(_), .. })) => terminal::check("top")?,
         Some(Command::Top(args)) => {
             terminal::check("top")?;
             let memory = !args.probes.sample.is_zero();
@@ -92,7 +93,10 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Ps(PsArgs { format, wide, url, .. })) => {
             Ok(ps::run(&roots, &ps::PsOptions { json: format.json, wide, url })?)
         }
-        Some(Command::Top(TopArgs { interval, probes })) => block_on(top::run(&top::TopOptions {
+        Some(Command::Top(TopArgs { recording: Some(file), at, interval, .. })) => {
+            block_on(top::play(&top::RecordedOptions { file, at, interval, colour: is_coloured() }))
+        }
+        Some(Command::Top(TopArgs { interval, probes, .. })) => block_on(top::run(&top::TopOptions {
             roots,
             interval,
             colour: is_coloured(),

@@ -82,3 +82,24 @@ fn a_recording_of_anybody_cannot_steer_the_terminal() {
     let text = String::from_utf8(kfd_trace(&["replay", file]).stdout).expect("text");
     assert!(text.contains(r"\u{1b}[2J") && text.ends_with("\\u{1b}]0;title\\u{7}\n"), "{text}");
 }
+
+#[test]
+fn what_its_tracer_had_lost_is_said_where_no_summary_says_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("cut.rec");
+    let lost = "until then its tracer had lost something (records lost, queue_create, queue_add: 7)";
+    let cut = LINES.lines().filter(|line| !line.starts_with("{\"end\"")).collect::<Vec<_>>().join("\n");
+    let whole = cut.lines().filter(|line| !line.starts_with("{\"lost\"")).collect::<Vec<_>>().join("\n");
+    let file = file.to_str().expect("a name");
+    let said = |text: &str, words: &[&str]| {
+        fs::write(file, compress(text.as_bytes()).expect("a block")).expect("a file");
+        let output = kfd_trace(&[&["replay", file], words].concat());
+        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+    };
+    let (code, why) = said(&cut, &[]);
+    assert!(code == Some(1) && why.contains(lost), "{why}");
+    let (code, why) = said(&whole, &[]);
+    assert!(code == Some(1) && why.ends_with("what came before is complete\n"), "{why}");
+    let (code, why) = said(&cut, &["--at", "2026-09-21T14:13:20.00005Z"]);
+    assert!(code == Some(0) && why.contains(lost), "{why}");
+}

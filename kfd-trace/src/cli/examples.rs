@@ -57,7 +57,8 @@ none where NO_COLOR is set. It needs 80 columns and 24 lines.
 
 Examples:
   kfd-trace top                                until q
-  kfd-trace top --interval 5s --sample.interval 5s     for a slow connection";
+  kfd-trace top --interval 5s --sample.interval 5s     for a slow connection
+  kfd-trace top --recording kfd-trace.rec --at 14:03:27    what a recording has from then on";
 
 pub(super) const RUNLIST: &str = "\
 Examples:

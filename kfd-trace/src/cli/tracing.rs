@@ -2,6 +2,7 @@
 
 use super::values::{buffer_size, duration, kinds, probes, sample, screen};
 use crate::probes::plan::{Attach, Choice};
+use crate::recording::When;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use kfd_trace_common::counter::ProbeId;
@@ -160,6 +161,12 @@ pub struct RunArgs {
 /// Options of `top`.
 #[derive(Args, Clone, Debug)]
 pub struct TopArgs {
+    /// Play this recording (`kfd-trace record`) instead of tracing, on any machine and as any user.
+    #[arg(long, value_name = "FILE")]
+    pub recording: Option<PathBuf>,
+    /// With --recording: begin at this time: 14:03:27, 2026-11-24T14:03:27Z, or +90s after its begin.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, requires = "recording")]
+    pub at: Option<When>,
     /// Interval between two screens: 1s, 500ms. Keys are answered at once.
     #[arg(long, value_name = "TIME", value_parser = screen, default_value = "1s")]
     pub interval: Duration,

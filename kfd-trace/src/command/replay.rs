@@ -7,6 +7,7 @@ use crate::output::event::stream::Stream;
 use crate::output::ps::{self, Columns, PsRow, PsView};
 use crate::recording::{Begin, Item, Line, ReadError, Reader, Replay, When, time_of};
 use crate::runtime::exit::{FAILED, Stop};
+use crate::runtime::stderr::say;
 use crate::state::Sources;
 use crate::text::escape;
 use crate::tracer::engine;
@@ -42,13 +43,13 @@ const CHUNK: usize = 1024;
 pub(super) const NO_END: &str = "it has no end: it is still being written, or was cut between blocks";
 
 /// Bytes per read, and per write.
-pub(super) const BUFFER: usize = 64 << 10;
+pub(crate) const BUFFER: usize = 64 << 10;
 
 /// Opens a recording; `-` is standard input.
 ///
 /// # Errors
 /// One line.
-pub(super) fn open(file: &Path) -> Result<Box<dyn Read + Send>, Stop> {
+pub(crate) fn open(file: &Path) -> Result<Box<dyn Read + Send>, Stop> {
     if file.as_os_str() == "-" {
         return Ok(Box::new(io::stdin()));
     }
@@ -67,7 +68,11 @@ pub fn run(options: &ReplayOptions) -> Result<(), Stop> {
     let printed = print(options, from, &mut out);
     match printed.and_then(|ended| out.flush().map(|()| ended).map_err(Trouble::Write)) {
         Ok(Ended::Whole) => Ok(()),
-        Ok(Ended::Early(why)) => Err(Stop::failed(format!("{named}: {why}; what came before is complete"))),
+        Ok(Ended::Early(why)) => Err(Stop::failed(format!("{named}: {why}"))),
+        Ok(Ended::Lacking(what)) => {
+            say(format_args!("{named}: {what}"));
+            Ok(())
+        }
         // The reader of a pipe has seen enough.
         Err(Trouble::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(Trouble::Write(error)) => Err(Stop::failed(format!("cannot write to standard output: {error}"))),
@@ -105,6 +110,8 @@ impl From<io::Error> for Trouble {
 #[derive(Debug, PartialEq)]
 pub(super) enum Ended {
     Whole,
+    /// What its tracer had lost until then.
+    Lacking(String),
     Early(String),
 }
 
@@ -172,7 +179,15 @@ impl<W: Write> Player<'_, W> {
             }
         }
         replay.settle(show)?;
-        let Some(summary) = summary else { return Ok(ended) };
+        let Some(summary) = summary else {
+            return Ok(match ended {
+                Ended::Early(why) => {
+                    let before = lacking(replay).unwrap_or_else(|| "what came before is complete".to_owned());
+                    Ended::Early(format!("{why}; {before}"))
+                }
+                ended => ended,
+            });
+        };
         // Anybody can write a recording.
         for line in summary.lines() {
             writeln!(self.out, "{}", escape::terminal(line))?;
@@ -242,7 +257,7 @@ impl<W: Write> Player<'_, W> {
         if !later {
             let last = replay.clock.unix_ns(replay.now_ns).map_or_else(String::new, wall);
             return Err(Trouble::Read(match ended {
-                Ended::Whole => format!("it ends before, at {last}"),
+                Ended::Whole | Ended::Lacking(_) => format!("it ends before, at {last}"),
                 Ended::Early(why) => format!("it ends before, at {last}: {why}"),
             }));
         }
@@ -260,8 +275,15 @@ impl<W: Write> Player<'_, W> {
                 if options.wide { Columns::All } else { Columns::Usual { width: super::ps::width() } };
             ps::text(self.out, &rows, &PsView { asked, topology: &replay.topology, columns })?;
         }
-        Ok(Ended::Whole)
+        Ok(lacking(replay).map_or(Ended::Whole, Ended::Lacking))
     }
+}
+
+/// What a tracer had lost until then; `None` where it is known to be nothing, or was not recorded.
+fn lacking(replay: &Replay) -> Option<String> {
+    let lost = replay.lost.as_ref().filter(|lost| !lost.is_empty())?;
+    let each = lost.iter().map(|(name, count)| format!("{}: {count}", escape::terminal(name)));
+    Some(format!("until then its tracer had lost something ({})", each.collect::<Vec<_>>().join("; ")))
 }
 
 /// CLOCK_MONOTONIC of a wall time, nanoseconds.

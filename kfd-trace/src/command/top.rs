@@ -1,11 +1,13 @@
 //! `kfd-trace top`: what all processes and GPUs do now, on the whole terminal.
 
 mod player;
+mod recorded;
 mod screen;
 
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
 use crate::model::selected::Selected;
+use crate::output::status;
 use crate::output::top::{Moment, RECENT};
 use crate::probes::plan::Choice;
 use crate::probes::session::Session;
@@ -18,6 +20,7 @@ use crate::tracer::driver::{self, UNLOADED};
 use crate::tracer::engine::{TraceRequest, Tracer};
 use crate::tracer::follow::{self, Follow, Happened, TURN};
 use crate::tracer::history;
+pub use recorded::{RecordedOptions, play};
 use screen::Screen;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
@@ -159,11 +162,11 @@ impl<'a> Top<'a> {
             clock: tracer.clock.clone(),
             now_ns: clock::mono_ns(),
             recent: self.history.find(&Filter::newest(RECENT)).entries,
-            probes: tracer.probes().to_vec(),
-            queues_by_ioctl: tracer.queues_by_ioctl(),
+            sight: status::sight(tracer.probes(), tracer.queues_by_ioctl()),
             lost: tracer.tables().ok().map(|tables| tables.missing(&tracer.undecoded)),
             why_not: self.why_not.clone(),
             sample: Duration::from_nanos(tracer.samples.interval_ns),
+            played: None,
         }
     }
 }

@@ -351,7 +351,9 @@ impl Run<'_> {
     fn look(&mut self, end: Option<Instant>) -> io::Result<Option<Instant>> {
         self.looks += 1;
         self.save()?;
-        self.recording.as_mut().map_or(Ok(()), Recording::flush_old)?;
+        if let Some(recording) = &mut self.recording {
+            recording.flush_old(&self.tracer)?;
+        }
         self.out.flush()?;
         if let Some(dropped) = self.out.news(std::time::Instant::now()) {
             say(format_args!("{dropped} lines were dropped so far: standard output is read too slowly"));

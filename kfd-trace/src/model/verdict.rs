@@ -2,6 +2,7 @@
 //! output.
 
 use kfd_trace_common::counter::ProbeId;
+use serde::{Deserialize, Serialize};
 
 /// Probes for evictions and restores.
 pub const EVICTIONS: [ProbeId; 3] = [ProbeId::EvictGpu, ProbeId::RestoreGpu, ProbeId::EvictGpuReturn];
@@ -26,6 +27,21 @@ pub struct ProbeStatus {
     /// What cannot be seen without it, in a few words.
     pub feeds: &'static str,
     pub verdict: Verdict,
+}
+
+/// What a tracer sees, in short.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sight {
+    /// Something is traced.
+    pub traces: bool,
+    /// Queues are followed from their creation on: else those that are known need not be all.
+    pub queues: bool,
+    /// Evictions and restores are seen: else a count of 0 means nothing.
+    pub evictions: bool,
+    /// Queues are followed by their ioctls alone.
+    pub by_ioctl: bool,
+    /// What cannot be seen, a line per topic.
+    pub unseen: Vec<String>,
 }
 
 /// Whether all of these are attached, at least to some of their functions.

@@ -2,7 +2,7 @@
 
 use crate::kernel::findings::{Finding, FindingSeverity};
 use crate::model::missed::Missed;
-use crate::model::verdict::{ProbeStatus, Verdict};
+use crate::model::verdict::{EVICTIONS, ProbeStatus, QUEUES, Sight, Verdict, all_see};
 use crate::text::{escape, table};
 use kfd_trace_common::counter::ProbeId;
 use serde::Serialize;
@@ -51,6 +51,19 @@ pub fn meaning(probes: &[ProbeStatus]) -> Vec<String> {
     // Entry and return of a function have one row each.
     lines.dedup();
     lines
+}
+
+/// The same in short. `by_ioctl`: queues are followed by their ioctls alone.
+#[must_use]
+pub fn sight(probes: &[ProbeStatus], by_ioctl: bool) -> Sight {
+    let traces = !probes.is_empty();
+    Sight {
+        traces,
+        queues: by_ioctl || (traces && all_see(probes, &QUEUES)),
+        evictions: traces && all_see(probes, &EVICTIONS),
+        by_ioctl,
+        unseen: meaning(probes),
+    }
 }
 
 /// Writes the facts about this kernel, and what limits tracing here.

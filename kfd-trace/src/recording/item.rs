@@ -3,6 +3,7 @@
 use super::VERSION;
 use crate::attribute::Topology;
 use crate::model::ioctl::Named;
+use crate::model::verdict::Sight;
 use crate::state::{Input, StateLimits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,6 +20,10 @@ pub enum Item {
     Gpus(Topology),
     /// CLOCK_REALTIME and CLOCK_BOOTTIME minus CLOCK_MONOTONIC, nanoseconds, whenever they are not as before.
     Clock { wall_ns: i64, boot_ns: i64 },
+    /// What is seen, whenever it is not as before.
+    Sight(Sight),
+    /// What was lost since the begin, by name, none of them 0; whenever it is not as before.
+    Lost(BTreeMap<String, u64>),
     /// A call of the state.
     Input(Input),
     /// What exists is reported now.

@@ -4,6 +4,7 @@ use super::item::{Begin, Item};
 use crate::attribute::Topology;
 use crate::model::event::Event;
 use crate::model::ioctl::{self, Mismatch, Named};
+use crate::model::verdict::Sight;
 use crate::state::{Change, Input, State};
 use crate::text::clock::Clock;
 use crate::text::escape;
@@ -31,6 +32,9 @@ pub struct Replay {
     pub mono_to_boot_ns: i64,
     pub named: Named,
     sizes: BTreeMap<u8, u32>,
+    pub sight: Sight,
+    /// Since the begin, by name, none of them 0; `None` where that was not recorded.
+    pub lost: Option<BTreeMap<String, u64>>,
     /// The latest time of an item, CLOCK_MONOTONIC nanoseconds.
     pub now_ns: u64,
     /// Reported when it is known what procfs had of their processes: that comes right after them.
@@ -47,6 +51,8 @@ impl Replay {
             mono_to_boot_ns: 0,
             named: Named::default(),
             sizes: BTreeMap::new(),
+            sight: Sight::default(),
+            lost: None,
             now_ns: begin.at_ns,
             held: Vec::new(),
         }
@@ -78,6 +84,8 @@ impl Replay {
                 self.clock.mono_to_wall_ns = i128::from(wall_ns);
                 self.mono_to_boot_ns = boot_ns;
             }
+            Item::Sight(sight) => self.sight = sight,
+            Item::Lost(lost) => self.lost = Some(lost),
             Item::Input(input) => self.state.play(input, &mut self.held),
             Item::Existing => {
                 for (event, change) in self.state.existing() {
@@ -138,6 +146,11 @@ pub fn time_of(item: &Item) -> Option<u64> {
             | Input::Late
             | Input::Anew => None,
         },
-        Item::Driver { .. } | Item::Gpus(_) | Item::Clock { .. } | Item::Existing => None,
+        Item::Driver { .. }
+        | Item::Gpus(_)
+        | Item::Clock { .. }
+        | Item::Sight(_)
+        | Item::Lost(_)
+        | Item::Existing => None,
     }
 }

@@ -7,6 +7,7 @@ use crate::model::event::{ProcessId, QueueFacts};
 use crate::model::inventory::Listed;
 use crate::model::ioctl::Named;
 use crate::model::pointers::{Counts, Unmeasured};
+use crate::model::verdict::Sight;
 use crate::output::{golden, samples::topology};
 use crate::state::samples::facts;
 use crate::state::{
@@ -63,6 +64,13 @@ fn items() -> Vec<Item> {
         Item::Driver { named: Named::default(), sizes: [(2, 96)].into() },
         Item::Gpus(topology()),
         Item::Clock { wall_ns: 1_790_000_000_000_000_000, boot_ns: 5_000_000 },
+        Item::Sight(Sight {
+            traces: true,
+            queues: true,
+            unseen: vec!["not seen: faults".to_owned()],
+            ..Sight::default()
+        }),
+        Item::Lost([("records lost, queue_create, queue_add".to_owned(), 7)].into()),
     ];
     items.extend(inputs.into_iter().chain(golden::events().into_iter().map(Input::Event)).map(Item::Input));
     items.extend([

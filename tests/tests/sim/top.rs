@@ -3,8 +3,10 @@
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::{FEW, program, run_json};
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
-use kfd_trace_tests::harness::{Steered, TerminalProcess};
+use kfd_trace_tests::harness::{JsonProcess, Steered, TerminalProcess};
 use nix::sys::signal::Signal;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// Wide enough for all columns.
 const SIZE: (u16, u16) = (160, 50);
@@ -66,5 +68,34 @@ fn the_terminal_is_restored_after_sigterm_and_may_change_its_size() -> Result<()
     top.press("?")?;
     top.wait_text("next table", SOON)?;
     top.signal(Signal::SIGTERM)?;
+    top.wait_restored(ATTACH)
+}
+
+#[test]
+fn a_recording_is_played_to_its_end_and_again() -> Result<()> {
+    const FILE: &str = "/tmp/top.rec";
+    let mut traced = JsonProcess::spawn(&program(), &[&["record", "-o", FILE], &FEW[..]].concat())?;
+    traced.wait_stderr("kfd-trace: tracing", ATTACH)?;
+    let workload = Steered::having(&["create aql", "create sdma"])?;
+    let pid = workload.pid().to_string();
+    sleep(Duration::from_secs(3));
+    workload.kill()?;
+    sleep(Duration::from_secs(1));
+    traced.signal(Signal::SIGINT)?;
+    traced.wait_success(ATTACH)?;
+
+    let mut top =
+        TerminalProcess::spawn(&program(), &["top", "--recording", FILE, "--interval=250ms"], SIZE)?;
+    let both = |screen: &str| (types(screen).len() == 2).then_some(());
+    for again in [false, true] {
+        top.wait("both queues", SOON, both)?;
+        assert!(top.text().contains(&pid) && top.text().contains("recording of "), "{}", top.text());
+        top.wait_text("after its begin: its end", SOON)?;
+        assert!(types(&top.text()).is_empty() && !top.text().contains("lost"), "{}", top.text());
+        if !again {
+            top.press("\u{1b}[D")?;
+        }
+    }
+    top.press("q")?;
     top.wait_restored(ATTACH)
 }

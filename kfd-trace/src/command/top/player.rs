@@ -1,6 +1,6 @@
 //! What is shown, between the moments that come and the keys that are pressed. Pure.
 
-use crate::output::top::{Moment, Trends, Ui, View};
+use crate::output::top::{Controls, Moment, Trends, Ui, View};
 use ratatui::crossterm::event::Event;
 use ratatui::layout::Size;
 
@@ -16,6 +16,10 @@ pub(super) struct Player {
 
 impl Player {
     pub(super) fn take(&mut self, moment: Moment) {
+        // A recording may go back.
+        if self.latest.as_ref().is_some_and(|latest| latest.now_ns > moment.now_ns) {
+            self.trends = Trends::default();
+        }
         self.trends.add(&moment);
         self.latest = Some(moment);
     }
@@ -27,12 +31,17 @@ impl Player {
         self.ui = ui;
         match (self.ui.is_paused(), &self.latest) {
             (false, _) => self.kept = None,
-            (true, Some(latest)) if self.kept.is_none() => {
+            // A recording that is paused does not go on.
+            (true, Some(latest)) if self.kept.is_none() && latest.played.is_none() => {
                 self.kept = Some((latest.clone(), self.trends.clone()));
             }
             (true, _) => {}
         }
         true
+    }
+
+    pub(super) fn controls(&self) -> Controls {
+        self.ui.controls()
     }
 
     /// `None` before the first moment.

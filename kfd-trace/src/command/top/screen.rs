@@ -3,7 +3,7 @@
 //! In: moments, of which only the latest waits, and keys. Out: frames, and the end.
 
 use super::player::Player;
-use crate::output::top::{Moment, render};
+use crate::output::top::{Controls, Moment, render};
 use crate::runtime::exit::Stop;
 use crate::runtime::terminal::{self, FullScreen};
 use ratatui::crossterm::event::{self, Event, MouseEventKind};
@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 /// How long the end waits for a terminal that is not read.
@@ -40,6 +40,7 @@ fn put(slot: &Slot, moment: Option<Moment>) -> Option<Moment> {
 pub(super) struct Screen {
     inputs: Sender<Input>,
     slot: Slot,
+    controls: watch::Receiver<Controls>,
     /// `None` after it.
     ended: Option<oneshot::Receiver<io::Result<()>>>,
     /// No key is read any more.
@@ -60,17 +61,18 @@ impl Screen {
         let (inputs, received) = channel();
         let (slot, keys) = (Slot::default(), inputs.clone());
         let (end, ended) = oneshot::channel();
+        let (control, controls) = watch::channel(Controls::default());
         let moments = slot.clone();
         let over = Arc::new(AtomicBool::new(false));
         let (reads, shows) = (Arc::clone(&over), Arc::clone(&over));
         let reader = thread::spawn(move || read(&keys, &reads));
         thread::spawn(move || {
-            let shown = show(terminal, &received, &moments, colour);
+            let shown = show(terminal, &received, &moments, &control, colour);
             shows.store(true, Ordering::Relaxed);
             // Who ended it may be gone.
             let _ = end.send(shown);
         });
-        Ok(Screen { inputs, slot, ended: Some(ended), over, reader: Some(reader) })
+        Ok(Screen { inputs, slot, controls, ended: Some(ended), over, reader: Some(reader) })
     }
 
     pub(super) fn show(&self, moment: Moment) {
@@ -78,6 +80,11 @@ impl Screen {
             // After its end there is nothing to show.
             let _ = self.inputs.send(Input::Moment);
         }
+    }
+
+    /// What the user wants of a recording.
+    pub(super) fn controls(&self) -> watch::Receiver<Controls> {
+        self.controls.clone()
     }
 
     /// Waits for the user to end it. Cancel-safe.
@@ -143,7 +150,13 @@ pub(super) fn is_input(event: &Event) -> bool {
 }
 
 /// Draws once for all that came meanwhile. Dropping the terminal restores it.
-fn show(mut terminal: FullScreen, inputs: &Receiver<Input>, slot: &Slot, colour: bool) -> io::Result<()> {
+fn show(
+    mut terminal: FullScreen,
+    inputs: &Receiver<Input>,
+    slot: &Slot,
+    control: &watch::Sender<Controls>,
+    colour: bool,
+) -> io::Result<()> {
     let mut player = Player::default();
     while let Ok(first) = inputs.recv() {
         for input in std::iter::once(first).chain(inputs.try_iter()) {
@@ -153,6 +166,7 @@ fn show(mut terminal: FullScreen, inputs: &Receiver<Input>, slot: &Slot, colour:
                 Input::Event(_) | Input::End => return Ok(()),
             }
         }
+        control.send_if_modified(|last| std::mem::replace(last, player.controls()) != *last);
         terminal.draw(|frame| {
             if let Some(view) = player.view(frame.area().as_size()) {
                 render(&view, frame, colour);

@@ -1,14 +1,19 @@
 use super::player::Player;
+use super::recorded::{Tape, jumped};
 use super::screen::is_input;
 use super::*;
 use crate::model::event::Body;
-use crate::output::top::View;
+use crate::model::verdict::Sight;
 use crate::output::top::tests::moments;
+use crate::output::top::{Controls, View};
+use crate::recording::{Begin, Item, Machine, compress};
+use crate::state::Input;
 use crate::state::samples::{create, event, seen};
 use ratatui::crossterm::event::{
     Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
 use ratatui::layout::Size;
+use std::io::Write as _;
 
 const SIZE: Size = Size { width: 80, height: 24 };
 
@@ -97,6 +102,110 @@ fn a_pause_keeps_the_screen_and_what_comes_meanwhile_is_shown_after_it() {
     assert_ne!(after, before);
     assert_eq!(after, shown(&mut fresh), "there is no GPU, and so no sparkline of the past");
     assert!(!press(&mut player, 'q'));
+}
+
+const S: u64 = 1_000_000_000;
+
+/// Of a process with two queues, of which one ends: at 10, 11, 12 and 30 s after its begin at 5 s.
+fn recording(end: bool) -> tempfile::NamedTempFile {
+    let machine = Machine { host: "node7".to_owned(), ..Machine::default() };
+    let begin = Begin { at_ns: 5 * S, ..Begin::new(machine, StateLimits::default()) };
+    let input = |at: u64, body| Item::Input(Input::Event(event((5 + at) * S, 1, 700, body)));
+    let mut items = vec![
+        Item::Begin(begin),
+        Item::Clock { wall_ns: 1_790_000_000_000_000_000, boot_ns: 0 },
+        Item::Sight(Sight { traces: true, queues: true, ..Sight::default() }),
+        Item::Lost([].into()),
+        input(10, seen(false)),
+        input(11, create(3)),
+        input(12, create(4)),
+        input(30, Body::QueueDestroy { queue_id: 3, gpu_id: None, last: None }),
+    ];
+    if end {
+        items.push(Item::End { at_ns: 36 * S, text: String::new(), json: String::new() });
+    }
+    let lines = items.iter().map(|item| serde_json::to_string(item).unwrap() + "\n");
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&compress(lines.collect::<String>().as_bytes()).unwrap()).unwrap();
+    file
+}
+
+/// Goes there.
+fn at(tape: &mut Tape, after: u64) -> Moment {
+    while !tape.is_at((5 + after) * S) {
+        match tape.is_starved() {
+            true => {
+                let slice = tape.slices.blocking_recv();
+                tape.add(slice);
+            }
+            false => tape.take((5 + after) * S),
+        }
+    }
+    tape.moment(Controls::default())
+}
+
+fn opened(file: &tempfile::NamedTempFile) -> Tape {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(Tape::open(file.path())).expect("a recording")
+}
+
+#[test]
+fn a_recording_is_at_each_time_what_it_was() {
+    let file = recording(true);
+    let mut tape = opened(&file);
+    let queues = |moment: &Moment| moment.snapshot.queues().filter(|(_, queue)| queue.end.is_none()).count();
+    let before = at(&mut tape, 0);
+    assert_eq!((queues(&before), before.recent.len(), before.now_ns), (0, 0, 5 * S));
+    assert_eq!((queues(&at(&mut tape, 10)), queues(&at(&mut tape, 11))), (0, 1));
+    let later = at(&mut tape, 20);
+    assert_eq!(
+        (queues(&later), later.recent.len(), later.now_ns),
+        (2, 3, 25 * S),
+        "time goes on without events"
+    );
+    assert_eq!(
+        later.played.as_ref().map(|played| (played.after_ns, played.over.clone())),
+        Some((20 * S, None))
+    );
+    assert!(later.sight.queues && later.lost == Some([].into()));
+    let last = at(&mut tape, 100);
+    let played = last.played.as_ref().expect("it is played");
+    assert_eq!((queues(&last), last.now_ns, played.over.as_deref()), (1, 36 * S, Some("its end")));
+    assert_eq!(played.host, "node7");
+}
+
+#[test]
+fn a_recording_that_was_cut_says_so_at_its_end() {
+    let file = recording(false);
+    let last = at(&mut opened(&file), 100);
+    assert_eq!(
+        (last.now_ns, last.played.and_then(|played| played.over)),
+        (35 * S, Some("it was cut here".to_owned()))
+    );
+}
+
+#[test]
+fn a_jump_stays_within_the_recording_and_the_time_of_the_begin_is_its_own() {
+    assert_eq!(jumped(5 * S, 40 * S, -2), 20 * S);
+    assert_eq!((jumped(5 * S, 12 * S, -1), jumped(5 * S, 12 * S, 3)), (5 * S, 42 * S));
+    let tape = opened(&recording(true));
+    let time = |text: &str| tape.time(text.parse().expect("a time"));
+    assert_eq!((time("+90s"), time("1970-01-01T00:00:07Z")), (Ok(95 * S), Ok(12 * S)));
+    assert_eq!(time("1969-12-31T23:59:59Z"), Err("it begins later"));
+}
+
+#[test]
+fn a_recording_that_is_paused_still_jumps_and_back_the_sparklines_begin_anew() {
+    let mut player = Player::default();
+    let file = recording(true);
+    let mut tape = opened(&file);
+    player.take(at(&mut tape, 20));
+    assert!(press(&mut player, 'p') && press(&mut player, '+'));
+    let _ = player.press(&Event::Key(KeyEvent::new(KeyCode::Left, KeyModifiers::NONE)), SIZE);
+    assert_eq!(player.controls(), Controls { paused: true, speed: 2, jumps: -1 });
+    let paused = shown(&mut player);
+    player.take(at(&mut opened(&file), 10));
+    assert_ne!(shown(&mut player), paused);
 }
 
 /// For viewing: `SHOW_TOP=1 cargo test -p kfd-trace --lib -- --ignored --nocapture sample_screen`, on a terminal. With

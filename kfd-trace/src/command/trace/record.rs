@@ -1,12 +1,19 @@
 //! Keeps what the stream sees in a recording.
 
 use crate::attribute::Topology;
+use crate::model::verdict::Sight;
+use crate::output::status;
 use crate::output::summary::Summary;
 use crate::recording::{Begin, Item, Machine, Recorder, STEP_NS};
 use crate::runtime::clock;
 use crate::tracer::engine::Tracer;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::time::{Duration, Instant};
+
+/// Interval at which losses are read from the kernel, which takes some thousand system calls.
+const LOSSES: Duration = Duration::from_secs(5);
 
 /// A recording of a tracer.
 #[derive(Debug)]
@@ -15,6 +22,10 @@ pub(super) struct Recording {
     /// As they were written last.
     gpus: Option<Topology>,
     clock: Option<(i64, i64)>,
+    sight: Option<Sight>,
+    lost: Option<BTreeMap<String, u64>>,
+    /// When losses were read last.
+    looked: Option<Instant>,
 }
 
 impl Recording {
@@ -32,7 +43,7 @@ impl Recording {
             sample_ns: tracer.samples.interval_ns,
             ..Begin::new(machine(), tracer.state.limits())
         }))?;
-        Ok(Recording { recorder, gpus: None, clock: None })
+        Ok(Recording { recorder, gpus: None, clock: None, sight: None, lost: None, looked: None })
     }
 
     /// The tracer was attached, and what it found is about to be reported.
@@ -43,6 +54,7 @@ impl Recording {
         let (named, sizes) = (tracer.named(), tracer.ioctl_sizes().clone());
         self.recorder.put(&Item::Driver { named, sizes })?;
         self.save(tracer)?;
+        self.look(tracer)?;
         self.recorder.put(&Item::Existing)
     }
 
@@ -76,22 +88,47 @@ impl Recording {
     pub(super) fn loads(&mut self, tracer: &mut Tracer, loaded: bool, at_ns: u64) -> io::Result<()> {
         self.save(tracer)?;
         self.write_clock(tracer)?;
-        self.recorder.put(&Item::Loads { loaded, at_ns, loads: tracer.driver_loads })
+        self.recorder.put(&Item::Loads { loaded, at_ns, loads: tracer.driver_loads })?;
+        self.look(tracer)
+    }
+
+    /// Writes what is seen and lost now, where it is not as before.
+    fn look(&mut self, tracer: &Tracer) -> io::Result<()> {
+        let sight = status::sight(tracer.probes(), tracer.queues_by_ioctl());
+        if self.sight.as_ref() != Some(&sight) {
+            self.recorder.put(&Item::Sight(sight.clone()))?;
+            self.sight = Some(sight);
+        }
+        let lost = tracer.tables().ok().map(|tables| tables.missing(&tracer.undecoded));
+        self.looked = Some(Instant::now());
+        match lost {
+            Some(lost) if self.lost.as_ref() != Some(&lost) => {
+                self.recorder.put(&Item::Lost(lost.clone()))?;
+                self.lost = Some(lost);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Must be called at least once a second.
-    pub(super) fn flush_old(&mut self) -> io::Result<()> {
+    pub(super) fn flush_old(&mut self, tracer: &Tracer) -> io::Result<()> {
+        if self.looked.is_some_and(|looked| looked.elapsed() >= LOSSES) {
+            self.look(tracer)?;
+        }
         self.recorder.flush_old()
     }
 
     /// Without a summary: to its readers it was cut.
     pub(super) fn cut(mut self, tracer: &mut Tracer) -> io::Result<()> {
         self.save(tracer)?;
+        self.look(tracer)?;
         self.recorder.finish()
     }
 
     pub(super) fn end(mut self, tracer: &mut Tracer, summary: &Summary) -> io::Result<()> {
         self.save(tracer)?;
+        self.look(tracer)?;
         let (mut text, mut json) = (Vec::new(), Vec::new());
         summary.text(&mut text)?;
         summary.json(&mut json)?;

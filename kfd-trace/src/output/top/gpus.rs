@@ -35,7 +35,7 @@ fn slots(row: &GpuRow<'_>, moment: &Moment, pool: Pool) -> Cell {
     match has.iter().find(|one| one.pool == pool) {
         Some(one) => {
             let [used, slots] = one.counts();
-            if !moment.sees_queues() {
+            if !moment.sight.queues {
                 return Cell::Text(format!("?/{slots}"), Tone::Quiet);
             }
             let tone = if one.oversubscribed() { Tone::Warn } else { Tone::Plain };
@@ -69,7 +69,7 @@ fn columns<'a>() -> [Column<GpuRow<'a>>; 12] {
         Column::right("SDMA", 6, |row: &GpuRow<'_>, moment| slots(row, moment, Pool::Sdma)),
         Column::right("XGMI", 6, |row: &GpuRow<'_>, moment| slots(row, moment, Pool::SdmaXgmi)),
         Column::right("PROCS", 5, |row: &GpuRow<'_>, moment| {
-            Cell::text(Some(row.users.processes).filter(|count| *count > 0 || moment.sees_queues()))
+            Cell::text(Some(row.users.processes).filter(|count| *count > 0 || moment.sight.queues))
         }),
         Column::right("PACKETS", 9, |row: &GpuRow<'_>, moment| {
             let none = trends::packets(moment, &row.users.load).map(|rate| per_second(Unit::Packets, rate));

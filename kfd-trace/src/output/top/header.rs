@@ -1,10 +1,10 @@
 //! The two lines at the top, and the one at the bottom.
 
-use super::Moment;
 use super::pane::{PaneId, Tone};
 use super::ui::Ui;
+use super::{Moment, Played};
 use crate::output::headline::{counted, headline};
-use crate::output::{names, status};
+use crate::output::names;
 use crate::text::clock::age;
 use crate::text::escape;
 
@@ -19,7 +19,7 @@ pub(super) fn first(moment: &Moment, ui: &Ui) -> Text {
     let time = time.get(..SECONDS).unwrap_or(&time);
     let paused = if ui.is_paused() { "  PAUSED" } else { "" };
     let tone = if ui.is_paused() { Tone::Warn } else { Tone::Plain };
-    let exists = if moment.sees_queues() {
+    let exists = if moment.sight.queues {
         headline(&moment.snapshot, &moment.topology)
     } else {
         format!("{}; not all queues are known", counted(moment.topology.gpus.len(), "GPU", "GPUs"))
@@ -29,16 +29,18 @@ pub(super) fn first(moment: &Moment, ui: &Ui) -> Text {
 
 /// What is missing from the figures, the worst first.
 pub(super) fn second(moment: &Moment) -> Vec<Text> {
-    let mut parts = Vec::new();
+    let mut parts: Vec<Text> = moment.played.iter().map(played).collect();
+    let whole = parts.len();
     if let Some(why) = &moment.why_not {
         parts.push((format!("nothing is traced: {}", escape::terminal(why)), Tone::Bad));
     }
     match &moment.lost {
+        None if moment.played.is_some() => parts.push(("losses were not recorded".to_owned(), Tone::Warn)),
         None => parts.push(("losses cannot be read".to_owned(), Tone::Bad)),
         Some(lost) if !lost.is_empty() => {
             let sum: u64 = lost.values().fold(0, |sum, count| sum.saturating_add(*count));
             let most = lost.iter().max_by_key(|(_, count)| **count).map_or("", |(name, _)| name);
-            parts.push((format!("lost: {sum} ({most})"), Tone::Bad));
+            parts.push((format!("lost: {sum} ({})", escape::terminal(most)), Tone::Bad));
         }
         Some(_) => {}
     }
@@ -48,11 +50,12 @@ pub(super) fn second(moment: &Moment) -> Vec<Text> {
     if !moment.topology.errors.is_empty() {
         parts.push(("KFD's topology is not all readable (?)".to_owned(), Tone::Warn));
     }
-    if moment.queues_by_ioctl {
+    if moment.sight.by_ioctl {
         parts.push(("queues by ioctls alone".to_owned(), Tone::Warn));
     }
-    let meaning = status::meaning(&moment.probes);
-    match meaning.split_first() {
+    // A recording may be anybody's.
+    let unseen: Vec<String> = moment.sight.unseen.iter().map(|line| escape::terminal(line)).collect();
+    match unseen.split_first() {
         Some((only, [])) => parts.push((only.clone(), Tone::Warn)),
         Some((first, more)) => parts.push((format!("{first}, and {} more (?)", more.len()), Tone::Warn)),
         None => {}
@@ -60,11 +63,21 @@ pub(super) fn second(moment: &Moment) -> Vec<Text> {
     if moment.sample.is_zero() {
         parts.push(("queues are not read".to_owned(), Tone::Warn));
     }
-    if parts.is_empty() {
+    if parts.len() == whole {
         let each = age(u64::try_from(moment.sample.as_nanos()).unwrap_or(u64::MAX));
         parts.push((format!("nothing lost, nothing unseen; queues are read every {each}"), Tone::Quiet));
     }
     parts
+}
+
+/// Where a recording is, and how fast it is played.
+fn played(played: &Played) -> Text {
+    let Played { host, after_ns, speed, over } = played;
+    let at = format!("recording of {}, {} after its begin", escape::terminal(host), age(*after_ns));
+    match over {
+        Some(why) => (format!("{at}: {}", escape::terminal(why)), Tone::Warn),
+        None => (format!("{at}, {speed}x"), Tone::Info),
+    }
 }
 
 /// Keys, or the filter. `shown`: processes that pass it, of how many.
@@ -83,6 +96,8 @@ pub(super) fn footer(moment: &Moment, ui: &Ui, shown: (usize, usize)) -> Text {
         "↑↓ PageUp PageDown scroll  any other key closes the help  q quit"
     } else if ui.focus == PaneId::Gpus {
         "Tab table  ↑↓ select  Enter only this GPU  / filter  p pause  ? help  q quit"
+    } else if moment.played.is_some() {
+        "←→ 10 s back, on  - + slower, faster  p pause  / filter  t tree  ? help  q quit"
     } else {
         "Tab table  ↑↓ select  s S sort  / filter  t tree  p pause  ? help  q quit"
     };

@@ -2,7 +2,6 @@
 
 use super::Moment;
 use super::pane::Tone;
-use crate::output::status;
 use crate::text::escape;
 use ratatui::layout::Rect;
 
@@ -15,6 +14,7 @@ S                  reverse the order
 Enter              in the table of GPUs: only the selected one
 t                  tree: processes with their queues
 p, space           pause
+← →, - +           of a recording: 10 s back or on; slower, faster
 ?                  help; any key closes it
 q, Ctrl-C          quit
 
@@ -38,10 +38,10 @@ impl Help {
     pub(super) fn new(moment: &Moment, area: Rect, from: usize) -> Self {
         let mut lines: Vec<(String, Tone)> =
             KEYS.lines().map(|line| (line.to_owned(), Tone::Plain)).collect();
-        let unseen = status::meaning(&moment.probes);
+        let unseen = moment.sight.unseen.iter().cloned();
         let unreadable = moment.topology.errors.iter().map(ToString::to_string);
         let lost = moment.lost.iter().flatten().map(|(name, count)| format!("lost: {name}: {count}"));
-        let missing: Vec<String> = unseen.into_iter().chain(unreadable).chain(lost).collect();
+        let missing: Vec<String> = unseen.chain(unreadable).chain(lost).collect();
         if !missing.is_empty() {
             lines.push((String::new(), Tone::Plain));
         }

@@ -15,6 +15,9 @@ const WHEEL: isize = 3;
 /// Lines of help per page.
 const HELP: usize = 15;
 
+/// How much faster than it happened a recording is played at most: an hour in four seconds.
+const FASTEST: u32 = 1024;
+
 /// Longest filter.
 const FILTER: usize = 64;
 
@@ -107,6 +110,10 @@ impl Ui {
             KeyCode::Char('/') => self.typing = true,
             KeyCode::Char('t') => self.tree = !self.tree,
             KeyCode::Char('p' | ' ') => self.paused = !self.paused,
+            KeyCode::Left => self.jumps = self.jumps.saturating_sub(1),
+            KeyCode::Right => self.jumps = self.jumps.saturating_add(1),
+            KeyCode::Char('+' | '=') => self.speed = (self.speed * 2).min(FASTEST),
+            KeyCode::Char('-') => self.speed = (self.speed / 2).max(1),
             KeyCode::Char('?') | KeyCode::F(1) => self.help = true,
             KeyCode::Enter if self.focus == PaneId::Gpus => self.only_gpu(view),
             KeyCode::Esc => {

@@ -22,7 +22,7 @@ mod ui;
 mod view;
 
 use crate::attribute::Topology;
-use crate::model::verdict::{EVICTIONS, ProbeStatus, QUEUES, all_see};
+use crate::model::verdict::Sight;
 use crate::state::{Entry, Snapshot};
 use crate::text::clock::Clock;
 pub use render::render;
@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 pub use trends::Trends;
-pub use ui::Ui;
+pub use ui::{Controls, Ui};
 pub use view::View;
 
 /// Entries of the history that [`Moment::recent`] needs at most.
@@ -46,28 +46,28 @@ pub struct Moment {
     pub now_ns: u64,
     /// From the history, oldest first.
     pub recent: Vec<Arc<Entry>>,
-    /// Empty while nothing is traced.
-    pub probes: Vec<ProbeStatus>,
-    /// Queues are followed by their ioctls alone.
-    pub queues_by_ioctl: bool,
+    pub sight: Sight,
     /// By name, none of them 0; `None` if they could not be read.
     pub lost: Option<BTreeMap<String, u64>>,
     /// Why nothing is traced now, if so.
     pub why_not: Option<String>,
     /// Interval at which queues are read; zero for never.
     pub sample: Duration,
+    /// It comes from a recording.
+    pub played: Option<Played>,
 }
 
-impl Moment {
-    /// Queues are followed from their creation on: else those that are known need not be all.
-    fn sees_queues(&self) -> bool {
-        self.queues_by_ioctl || (!self.probes.is_empty() && all_see(&self.probes, &QUEUES))
-    }
-
-    /// Evictions and restores are seen: else a count of 0 means nothing.
-    fn sees_evictions(&self) -> bool {
-        !self.probes.is_empty() && all_see(&self.probes, &EVICTIONS)
-    }
+/// A recording that is played.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Played {
+    /// Of the machine that was traced.
+    pub host: String,
+    /// Since its begin, nanoseconds.
+    pub after_ns: u64,
+    /// As fast as it happened: 1.
+    pub speed: u32,
+    /// Why it does not go on.
+    pub over: Option<String>,
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl Standing {
             );
         }
         match load.idle_ns() {
-            _ if load.queues == 0 && moment.sees_queues() => Standing::WithoutQueues,
+            _ if load.queues == 0 && moment.sight.queues => Standing::WithoutQueues,
             _ if load.queues == 0 => Standing::Unknown,
             _ if load.stalled > 0 => Standing::Stalled(load.stalled),
             _ if load.suspended == load.queues => Standing::Suspended,
@@ -127,7 +127,7 @@ fn columns<'a>() -> [Column<ProcessRow<'a>>; 10] {
         Column::left("GPUS", 8, |row: &ProcessRow<'_>, moment| Cell::text(gpus(row.process, moment)))
             .from(100),
         Column::right("QUEUES", 7, |row: &ProcessRow<'_>, moment| {
-            Cell::text(Some(row.process.queues.len()).filter(|count| *count > 0 || moment.sees_queues()))
+            Cell::text(Some(row.process.queues.len()).filter(|count| *count > 0 || moment.sight.queues))
         })
         .by(|row| Value::count(row.process.queues.len() as u64)),
         Column::right("RATE", 11, |row: &ProcessRow<'_>, _| Cell::text(row.load.rate()))
@@ -138,7 +138,7 @@ fn columns<'a>() -> [Column<ProcessRow<'a>>; 10] {
         Column::right("BACKLOG", 8, |row: &ProcessRow<'_>, _| Cell::text(row.load.backlog()))
             .by(|row| Value::pair(row.load.backlogs())),
         Column::right("EVICTIONS", 10, |row: &ProcessRow<'_>, moment| {
-            Cell::text(moment.sees_evictions().then_some(row.process.evicted.count))
+            Cell::text(moment.sight.evictions.then_some(row.process.evicted.count))
         })
         .from(120)
         .by(|row| Value::count(row.process.evicted.count)),
@@ -181,7 +181,7 @@ pub(super) fn pane(rows: &[ProcessRow<'_>], moment: &Moment, ui: &Ui, area: Rect
     };
     let keys: Vec<Key> = lines.iter().map(key).collect();
     let columns = columns();
-    let empty = match (ui.has_filter(), moment.probes.is_empty()) {
+    let empty = match (ui.has_filter(), !moment.sight.traces) {
         (true, _) => "No process passes the filter.",
         (false, true) => "Nothing is traced.",
         (false, false) => "No process uses KFD now.",

@@ -78,7 +78,7 @@ fn columns<'a>() -> [Column<QueueRow<'a>>; 11] {
         })
         .from(100),
         Column::right("EVICTIONS", 10, |row: &QueueRow<'_>, moment| {
-            Cell::text(moment.sees_evictions().then_some(row.queue.evictions.count))
+            Cell::text(moment.sight.evictions.then_some(row.queue.evictions.count))
         })
         .from(110)
         .by(|row| Value::count(row.queue.evictions.count)),
@@ -106,12 +106,12 @@ pub(super) fn pane(process: Option<&Process>, name: &str, moment: &Moment, ui: &
         process.and_then(|process| process.comm.as_deref()).map_or_else(|| "-".to_owned(), escape::terminal);
     let caption = match (process, keys.len()) {
         (None, _) => "Queues: no process is selected".to_owned(),
-        (Some(_), 0) if !moment.sees_queues() => format!("Queues of {name} {comm}: not known"),
+        (Some(_), 0) if !moment.sight.queues => format!("Queues of {name} {comm}: not known"),
         (Some(_), count) => format!("Queues of {name} {comm}: {count}"),
     };
     let empty = match process {
         Some(_) if ui.gpu.is_some() => "It has no queue on this GPU.",
-        Some(_) if moment.sees_queues() => "It has no queue.",
+        Some(_) if moment.sight.queues => "It has no queue.",
         _ => "",
     };
     let (caption, empty) = (Some(caption), empty.to_owned());

@@ -1,14 +1,15 @@
 //! Screens of a synthetic node, compared with kfd-trace/tests/golden, and what keys do.
 
 use super::pane::{Cell, PaneId};
-use super::{Moment, Trends, Ui, View, render};
+use super::{Moment, Played, Trends, Ui, View, render};
 use crate::attribute::{Belongs, Gpu, PodNames, Topology, belongs};
 use crate::model::event::{Body, ProcessSeen, QueueFacts, QueueType};
 use crate::model::incident::{Eviction, Trigger, VmFault};
 use crate::model::pointers::{Counts, Unmeasured};
-use crate::model::verdict::{EVICTIONS, ProbeStatus, QUEUES, Verdict};
+use crate::model::verdict::{EVICTIONS, ProbeStatus, QUEUES, Sight, Verdict};
 use crate::output::golden::check;
 use crate::output::samples::{clock, probe, sampled, topology};
+use crate::output::status;
 use crate::state::samples::{event, facts, seen};
 use crate::state::{Filter, History, ProcessDetails, State, StateLimits};
 use kfd_trace_common::counter::ProbeId;
@@ -85,11 +86,11 @@ impl Node {
             clock: clock(),
             now_ns: now * S,
             recent: self.history.find(&Filter::newest(super::RECENT)).entries,
-            probes: attached(),
-            queues_by_ioctl: false,
+            sight: status::sight(&attached(), false),
             lost: Some(BTreeMap::new()),
             why_not: None,
             sample: Duration::from_secs(1),
+            played: None,
         }
     }
 }

@@ -49,7 +49,7 @@ impl Trends {
 
 /// Packets per second on a GPU: 0 if it is known to have no queue.
 pub(super) fn packets(moment: &Moment, load: &Load) -> Option<f64> {
-    let none = load.queues == 0 && moment.sees_queues() && !moment.sample.is_zero();
+    let none = load.queues == 0 && moment.sight.queues && !moment.sample.is_zero();
     load.packets_per_second().or(none.then_some(0.0))
 }
 
@@ -57,7 +57,7 @@ pub(super) fn packets(moment: &Moment, load: &Load) -> Option<f64> {
 pub(super) fn evictions(moment: &Moment, gpu_id: u32) -> Option<u64> {
     let by_trigger = moment.snapshot.totals.evictions.iter();
     let counts = by_trigger.filter(|((gpu, _), _)| *gpu == gpu_id).map(|(_, count)| count);
-    moment.sees_evictions().then(|| counts.sum())
+    moment.sight.evictions.then(|| counts.sum())
 }
 
 fn push(points: &mut VecDeque<Option<u64>>, point: Option<u64>) {

@@ -22,6 +22,10 @@ pub struct Ui {
     pub(super) gpu: Option<u32>,
     pub(super) tree: bool,
     pub(super) paused: bool,
+    /// Of a recording: how much faster it is played than it happened.
+    pub(super) speed: u32,
+    /// Of a recording: jumps forward less those back, since the begin.
+    pub(super) jumps: i64,
     pub(super) help: bool,
     /// First line of the help.
     pub(super) help_from: usize,
@@ -39,13 +43,35 @@ impl Default for Ui {
             gpu: None,
             tree: false,
             paused: false,
+            speed: 1,
+            jumps: 0,
             help: false,
             help_from: 0,
         }
     }
 }
 
+/// How a recording is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Controls {
+    pub paused: bool,
+    pub speed: u32,
+    /// Jumps forward less those back, since the begin.
+    pub jumps: i64,
+}
+
+impl Default for Controls {
+    fn default() -> Self {
+        Ui::default().controls()
+    }
+}
+
 impl Ui {
+    #[must_use]
+    pub fn controls(&self) -> Controls {
+        Controls { paused: self.paused, speed: self.speed, jumps: self.jumps }
+    }
+
     /// The moment that is shown stays.
     #[must_use]
     pub fn is_paused(&self) -> bool {

@@ -23,7 +23,8 @@ fn the_tree_has_the_queues_of_each_process() {
 #[test]
 fn the_help_has_keys_and_all_that_is_missing() {
     let mut moment = node().moment(30);
-    moment.probes.push(probe(ProbeId::Open, Verdict::NotInKernel));
+    let probes = attached().into_iter().chain([probe(ProbeId::Open, Verdict::NotInKernel)]);
+    moment.sight = status::sight(&probes.collect::<Vec<_>>(), false);
     moment.lost = Some([("records lost, queue_create, queue_add".to_owned(), 7)].into());
     check("top-help.txt", &screen(&moment, &typed(&moment, "?"), (80, 30)));
 }
@@ -40,13 +41,14 @@ fn the_header_shows_what_is_missing() {
     let lost = [("records lost, a".to_owned(), 2), ("trouble, b".to_owned(), 5)].into();
     let lost = Moment { lost: Some(lost), sample: Duration::ZERO, ..well.clone() };
     assert_eq!(second(&lost), "lost: 7 (trouble, b); queues are not read");
-    let unknown = Moment { lost: None, queues_by_ioctl: true, ..well.clone() };
+    let unknown = Moment { lost: None, sight: status::sight(&attached(), true), ..well.clone() };
     assert_eq!(second(&unknown), "losses cannot be read; queues by ioctls alone");
     let mut partial = well.clone();
-    partial.probes = vec![
+    let probes = [
         probe(ProbeId::Open, Verdict::NotInKernel),
         probe(ProbeId::QueueAdd, Verdict::Refused("no".to_owned())),
     ];
+    partial.sight = status::sight(&probes, false);
     assert_eq!(second(&partial), "not seen: what open feeds, and 1 more (?)");
     let why = "the amdgpu driver was unloaded\u{1b}; waiting for it";
     let waiting = Moment { why_not: Some(why.to_owned()), ..lost };
@@ -67,7 +69,7 @@ fn what_is_not_seen_is_not_0() {
         pane.rows.iter().map(|row| row[7].clone()).collect::<Vec<_>>()
     };
     assert_eq!(evictions(&moment), [Cell::text(Some(0)), Cell::text(Some(1))]);
-    moment.probes = vec![probe(ProbeId::EvictGpu, Verdict::Refused("no".to_owned()))];
+    moment.sight = status::sight(&[probe(ProbeId::EvictGpu, Verdict::Refused("no".to_owned()))], false);
     assert_eq!(evictions(&moment), [Cell::text(None::<u64>), Cell::text(None::<u64>)]);
     // Without samples no queue has a rate; a GPU without queues does nothing, as far as they are known.
     let rates = |moment: &Moment| {
@@ -77,9 +79,9 @@ fn what_is_not_seen_is_not_0() {
     };
     let idle = Node::new(1).moment(30);
     assert_eq!(rates(&idle), [Cell::text(Some("0/s"))]);
-    let blind = Moment { probes: vec![], ..idle.clone() };
+    let blind = Moment { sight: Sight::default(), ..idle.clone() };
     assert_eq!(rates(&blind), [Cell::text(None::<u64>)]);
-    let blind = Moment { probes: vec![], ..node().moment(30) };
+    let blind = Moment { sight: Sight::default(), ..node().moment(30) };
     let screen = screen(&blind, &Ui::default(), MINIMUM);
     let row = screen.lines().find(|line| line.contains("rocminfo")).expect("a process without queues");
     assert_eq!(Vec::from_iter(row.split_whitespace().skip(2)), ["-"; 5], "{row}");
@@ -158,4 +160,18 @@ fn colours_are_the_terminals_own_and_can_be_turned_off() {
     let (moment, size) = (node().moment(30), (80, 24));
     let buffer = drawn(&view(&moment, &Ui::default(), size), size, false);
     assert!(buffer.content.iter().all(|cell| (cell.fg, cell.bg) == (Color::Reset, Color::Reset)));
+}
+
+#[test]
+fn a_recording_says_so_and_where_it_is() {
+    let played = Played { host: "node7\u{1b}".to_owned(), after_ns: 12 * S, speed: 4, over: None };
+    let moment = Moment { played: Some(played.clone()), ..node().moment(30) };
+    let line = "recording of node7\\u{1b}, 12s after its begin, 4x; nothing lost, nothing unseen; ";
+    assert_eq!(second(&moment).strip_prefix(line), Some("queues are read every 1s"));
+    let over = Some("its end".to_owned());
+    let moment = Moment { played: Some(Played { over, ..played }), lost: None, ..moment };
+    let line = "recording of node7\\u{1b}, 12s after its begin: its end; losses were not recorded";
+    assert_eq!(second(&moment), line);
+    let last = screen(&moment, &Ui::default(), MINIMUM);
+    assert!(last.lines().last().is_some_and(|keys| keys.starts_with("←→ 10 s back, on  - + ")), "{last}");
 }

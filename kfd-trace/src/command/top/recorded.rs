@@ -1,0 +1,277 @@
+//! `kfd-trace top --recording`: a recording, played as it happened, on the whole terminal.
+//!
+//! In: items of a file, and what the user wants ([`Controls`]). Out: a [`Moment`] for each screen.
+
+use super::screen::Screen;
+use crate::command::replay::{BUFFER, open};
+use crate::output::top::{Controls, Moment, Played, RECENT};
+use crate::recording::{Begin, Item, Line, ReadError, Reader, Replay, When, time_of};
+use crate::runtime::exit::Stop;
+use crate::runtime::signals::Signals;
+use crate::state::{Filter, History};
+use crate::tracer::engine;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// What is requested.
+#[derive(Clone, Debug)]
+pub struct RecordedOptions {
+    pub file: PathBuf,
+    /// Where to begin.
+    pub at: Option<When>,
+    /// Between two moments that are shown.
+    pub interval: Duration,
+    pub colour: bool,
+}
+
+/// Items that are taken before the keys are looked at again.
+const SLICE: usize = 4096;
+
+/// Slices that the thread that reads may be ahead.
+const AHEAD: usize = 8;
+
+/// Nanoseconds that a jump takes.
+const JUMP: u64 = 10_000_000_000;
+
+type Slice = Vec<Result<Item, ReadError>>;
+
+/// Plays it until the user ends it.
+///
+/// # Errors
+/// If it is no recording, begins later than requested, or there is no terminal.
+pub async fn play(options: &RecordedOptions) -> Result<(), Stop> {
+    let mut signals = Signals::of_a_terminal().map_err(Stop::failed)?;
+    let mut tape = Tape::open(&options.file).await?;
+    let mut target = match options.at {
+        None => tape.at_ns,
+        Some(when) => {
+            tape.time(when).map_err(|why| Stop::usage(format!("{}: {why}", options.file.display())))?
+        }
+    };
+    let mut screen = Screen::open(options.colour)?;
+    let mut controls = screen.controls();
+    let mut wanted = *controls.borrow();
+    let mut due = interval(options.interval);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut since = Instant::now();
+    let shown = loop {
+        let behind = !tape.is_at(target);
+        tokio::select! {
+            biased;
+            ended = screen.ended() => break ended,
+            () = signals.any() => break Ok(()),
+            Ok(()) = controls.changed() => {
+                let now = *controls.borrow_and_update();
+                let jumps = now.jumps - wanted.jumps;
+                target = jumped(tape.begin.at_ns, if behind { target } else { tape.at_ns }, jumps);
+                if target < tape.at_ns {
+                    match Tape::open(&options.file).await {
+                        Ok(again) => tape = again,
+                        Err(stop) => break Err(stop),
+                    }
+                }
+                wanted = now;
+                due.reset_immediately();
+            }
+            slice = tape.slices.recv(), if behind && tape.is_starved() => tape.add(slice),
+            () = std::future::ready(()), if behind => tape.take(target),
+            _ = due.tick() => {
+                screen.show(tape.moment(wanted));
+                let passed = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                since = Instant::now();
+                if !wanted.paused {
+                    target = tape.at_ns.saturating_add(passed.saturating_mul(u64::from(wanted.speed)));
+                }
+            }
+        }
+    };
+    screen.close().await;
+    shown
+}
+
+/// Not before the begin; the end is where there are no more items.
+pub(super) fn jumped(begin_ns: u64, at_ns: u64, jumps: i64) -> u64 {
+    let by = JUMP.saturating_mul(jumps.unsigned_abs());
+    if jumps < 0 { at_ns.saturating_sub(by).max(begin_ns) } else { at_ns.saturating_add(by) }
+}
+
+/// A recording up to one time.
+pub(super) struct Tape {
+    begin: Begin,
+    replay: Replay,
+    history: History,
+    pub(super) slices: mpsc::Receiver<Slice>,
+    pending: VecDeque<Item>,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    at_ns: u64,
+    /// Why there are no more items.
+    over: Option<String>,
+    is_loaded: bool,
+}
+
+impl Tape {
+    /// # Errors
+    /// If it is no recording.
+    pub(super) async fn open(file: &Path) -> Result<Self, Stop> {
+        let refused = |why: String| Stop::failed(format!("{}: {why}", file.display()));
+        let mut slices = read(file)?;
+        let mut pending: VecDeque<_> = slices.recv().await.unwrap_or_default().into();
+        match pending.pop_front() {
+            Some(Ok(Item::Begin(begin))) => {
+                let mut tape = Tape::new(begin, slices);
+                tape.add(Some(pending.into()));
+                Ok(tape)
+            }
+            Some(Err(error)) => Err(refused(error.to_string())),
+            _ => Err(refused(ReadError::Foreign.to_string())),
+        }
+    }
+
+    fn new(begin: Begin, slices: mpsc::Receiver<Slice>) -> Self {
+        Tape {
+            replay: Replay::new(&begin, engine::wall_clock()),
+            history: History::default(),
+            slices,
+            pending: VecDeque::new(),
+            at_ns: begin.at_ns,
+            over: None,
+            is_loaded: true,
+            begin,
+        }
+    }
+
+    /// CLOCK_MONOTONIC of a time, nanoseconds.
+    pub(super) fn time(&self, when: When) -> Result<u64, &'static str> {
+        let unix_ns = when.unix_ns(self.begin.unix_ns, &self.replay.clock.zone);
+        let after = unix_ns.and_then(|unix_ns| u64::try_from(unix_ns.checked_sub(self.begin.unix_ns)?).ok());
+        after.map(|after| self.begin.at_ns.saturating_add(after)).ok_or("it begins later")
+    }
+
+    /// `None`: there are no more.
+    pub(super) fn add(&mut self, slice: Option<Slice>) {
+        match slice {
+            Some(slice) => {
+                for item in slice {
+                    match item {
+                        Ok(item) => self.pending.push_back(item),
+                        Err(error) => self.over = Some(error.to_string()),
+                    }
+                }
+            }
+            None => drop(self.over.get_or_insert_with(|| "it was cut here".to_owned())),
+        }
+        self.ends();
+    }
+
+    pub(super) fn is_at(&self, target_ns: u64) -> bool {
+        self.at_ns >= target_ns || self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.is_some() && self.pending.is_empty()
+    }
+
+    /// There may be more items, and none is here.
+    pub(super) fn is_starved(&self) -> bool {
+        self.over.is_none() && self.pending.is_empty()
+    }
+
+    /// Takes some of the items until then.
+    pub(super) fn take(&mut self, target_ns: u64) {
+        for _ in 0..SLICE {
+            let Some(item) = self.pending.front() else { break };
+            if time_of(item).is_some_and(|at_ns| at_ns > target_ns) {
+                self.stands_at(target_ns);
+                return;
+            }
+            match self.pending.pop_front() {
+                Some(Item::End { at_ns, .. }) => {
+                    self.replay.now_ns = self.replay.now_ns.max(at_ns);
+                    self.over = Some("its end".to_owned());
+                }
+                Some(item) => {
+                    let Tape { replay, history, is_loaded, .. } = self;
+                    let Ok(()) = replay.take(item, &mut keep(history, is_loaded));
+                }
+                None => break,
+            }
+        }
+        self.ends();
+    }
+
+    fn ends(&mut self) {
+        if self.is_over() {
+            self.stands_at(self.replay.now_ns.max(self.at_ns));
+        }
+    }
+
+    /// What comes next is later.
+    fn stands_at(&mut self, at_ns: u64) {
+        let Tape { replay, history, is_loaded, .. } = self;
+        let Ok(()) = replay.settle(&mut keep(history, is_loaded));
+        self.at_ns = at_ns;
+    }
+
+    pub(super) fn moment(&self, controls: Controls) -> Moment {
+        let replay = &self.replay;
+        Moment {
+            snapshot: replay.state.snapshot(),
+            topology: replay.topology.clone(),
+            clock: replay.clock.clone(),
+            now_ns: self.at_ns,
+            recent: self.history.find(&Filter::newest(RECENT)).entries,
+            sight: replay.sight.clone(),
+            lost: replay.lost.clone(),
+            why_not: (!self.is_loaded).then(|| "the driver was unloaded".to_owned()),
+            sample: Duration::from_nanos(self.begin.sample_ns),
+            played: Some(Played {
+                host: self.begin.machine.host.clone(),
+                after_ns: self.at_ns.saturating_sub(self.begin.at_ns),
+                speed: controls.speed,
+                over: self.over.clone().filter(|_| self.is_over()),
+            }),
+        }
+    }
+}
+
+/// Adds the lines of a replay to a history.
+fn keep<'a>(
+    history: &'a mut History,
+    is_loaded: &'a mut bool,
+) -> impl FnMut(&Replay, Line<'_>) -> Result<(), Infallible> + 'a {
+    |replay, line| {
+        let offset_ns = i64::try_from(replay.clock.mono_to_wall_ns).unwrap_or(0);
+        match line {
+            Line::Event(event, change) => history.record(event, change, &replay.state, offset_ns),
+            Line::Loads { loaded, at_ns, loads } => {
+                *is_loaded = loaded;
+                history.driver(loaded, loads, at_ns, offset_ns);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Read by a thread: a file of a disk that hangs must not keep the keys from being read.
+fn read(file: &Path) -> Result<mpsc::Receiver<Slice>, Stop> {
+    let opened = open(file)?;
+    let (sender, slices) = mpsc::channel(AHEAD);
+    let reads = move || {
+        let mut reader = Reader::new(BufReader::with_capacity(BUFFER, opened));
+        loop {
+            let slice: Slice = reader.by_ref().take(SLICE).collect();
+            // The other side may be done.
+            if slice.is_empty() || sender.blocking_send(slice).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("reader".to_owned()).spawn(reads).map_err(Stop::failed)?;
+    Ok(slices)
+}
