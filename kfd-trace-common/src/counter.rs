@@ -32,6 +32,8 @@ ids! {
         IoctlHandler = "ioctl_handler",
         /// kretprobe on every ioctl handler but WAIT_EVENTS.
         IoctlReturn = "ioctl_return",
+        /// kprobe on the handlers that allocate, import and free memory, where the one on every handler is not attached.
+        MemoryCall = "memory_call",
         /// kretprobe on `kfd_open`.
         Open = "open",
         /// kretprobe on `kfd_create_process`.

@@ -42,6 +42,8 @@ pub mod at_return {
     pub const FILE_CHANGES: u32 = 2;
     /// A queue is being updated: removed when that is seen to return.
     pub const QUEUE_UPDATED: u32 = 4;
+    /// The memory of the process may have changed: the call gets a record.
+    pub const MEMORY_CHANGES: u32 = 8;
 }
 
 /// Kind of call that the thread of a slot is in.

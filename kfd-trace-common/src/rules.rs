@@ -19,6 +19,11 @@ pub const CREATE_QUEUE: u32 = 0x02;
 pub const UPDATE_QUEUE: u32 = 0x07;
 pub const SET_CU_MASK: u32 = 0x1a;
 
+/// ALLOC_MEMORY_OF_GPU, FREE_MEMORY_OF_GPU and IMPORT_DMABUF.
+pub const ALLOC_MEMORY: u32 = 0x16;
+pub const FREE_MEMORY: u32 = 0x17;
+pub const IMPORT_DMABUF: u32 = 0x1d;
+
 /// CREATE_PROCESS of 7.2: the file that it is called on is assigned another process
 /// (`kfd_ioctl_create_process`).
 pub const CREATE_PROCESS: u32 = 0x27;
@@ -32,6 +37,13 @@ pub const PRIMARY_CONTEXT: u32 = 0xffff;
 #[inline(always)]
 pub const fn changes_queue(nr: u32) -> bool {
     matches!(nr, CREATE_QUEUE | DESTROY_QUEUE | UPDATE_QUEUE | SET_CU_MASK)
+}
+
+/// Commands after which a process holds other memory than before.
+#[must_use]
+#[inline(always)]
+pub const fn changes_memory(nr: u32) -> bool {
+    matches!(nr, ALLOC_MEMORY | FREE_MEMORY | IMPORT_DMABUF)
 }
 
 /// Which calls get a record each.

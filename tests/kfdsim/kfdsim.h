@@ -85,7 +85,7 @@ struct redirect {
 int redirects_install(struct redirect *table);
 void redirects_remove(struct redirect *table);
 extern struct redirect memory_redirects[], doorbell_redirects[], process_redirects[],
-	reset_redirects[], mes_redirects[];
+	reset_redirects[], mes_redirects[], buffer_redirects[];
 
 /* memory.c: the next stretch of fake GPU address space, and memory behind it */
 u64 sim_gpu_address(size_t size);

@@ -77,7 +77,7 @@ static int hook_mes(void)
 static int hook_driver(void)
 {
 	struct redirect *tables[] = {
-		memory_redirects, doorbell_redirects, process_redirects, reset_redirects,
+		memory_redirects, buffer_redirects, doorbell_redirects, process_redirects, reset_redirects,
 	};
 	int i, err = symbols_resolve();
 

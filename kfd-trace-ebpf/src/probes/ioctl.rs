@@ -25,6 +25,10 @@ use kfd_trace_common::rules::records;
 #[unsafe(no_mangle)]
 static RECORD_IOCTLS: Global<u32> = Global::new(records::NONE);
 
+/// Calls that change the memory of a process get one, too.
+#[unsafe(no_mangle)]
+static RECORD_MEMORY: Global<u32> = Global::new(0);
+
 /// `long kfd_ioctl(struct file *filep, unsigned int cmd, unsigned long arg)`. Only runs that count no call
 /// are counted as hits here: the others are the sum of the calls.
 #[kprobe]
@@ -92,9 +96,10 @@ fn enter_for_the_first_time(slot: &mut CallerSlot, file: u64, cmd: u32) {
     if nr == rules::CREATE_PROCESS {
         file_changes(&mut slot.caller.call);
     }
-    // The permission for the one is checked each time; the other has work left at its return.
+    // The permission for the one is checked each time; the others have work left at their return.
     if nr != rules::CRIU
         && nr != rules::CREATE_PROCESS
+        && !rules::changes_memory(nr)
         && let Some(sum) = stats::place_of(slot, cmd)
     {
         sum.awaited = 1;
@@ -166,6 +171,9 @@ fn is_awaited(call: &mut OpenCall, own: bool, file: u64) -> bool {
         record(call, 0, 0, outcome::NOT_MEASURED);
         return false;
     }
+    if rules::changes_memory(nr) && RECORD_MEMORY.load() != 0 {
+        call.at_return |= at_return::MEMORY_CHANGES;
+    }
     true
 }
 
@@ -198,6 +206,16 @@ fn meet(caller: &mut Caller, file: u64) {
 #[kprobe]
 pub(crate) fn ioctl_handler(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::IoctlHandler);
+    if let (Some(call), Some(data)) = (in_flight::current(), ctx.arg::<u64>(2)) {
+        call.data = data;
+    }
+    0
+}
+
+/// Handlers that allocate, import and free memory, with the same parameters.
+#[kprobe]
+pub(crate) fn memory_call(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::MemoryCall);
     if let (Some(call), Some(data)) = (in_flight::current(), ctx.arg::<u64>(2)) {
         call.data = data;
     }
@@ -257,7 +275,7 @@ fn return_without_entry() {
 #[inline(always)]
 fn leave(call: &mut OpenCall, result: i32, latency_ns: u64) {
     if call.at_return != 0 {
-        leave_at_last(call, result);
+        leave_at_last(call, result, latency_ns);
         call.at_return = 0;
     }
     record(call, result, latency_ns, outcome::RETURNED);
@@ -265,7 +283,7 @@ fn leave(call: &mut OpenCall, result: i32, latency_ns: u64) {
 
 /// Remaining work at the return of a few calls.
 #[inline(never)]
-fn leave_at_last(call: &OpenCall, result: i32) {
+fn leave_at_last(call: &mut OpenCall, result: i32, latency_ns: u64) {
     if call.at_return & at_return::FILE_CHANGES != 0 {
         processes::changed();
     }
@@ -275,6 +293,9 @@ fn leave_at_last(call: &OpenCall, result: i32) {
     let deleted = call.at_return & at_return::QUEUE_DELETED != 0;
     if deleted && result < 0 && !rules::destroyed_anyway(result.unsigned_abs()) {
         destroy_failed(call, result);
+    }
+    if call.at_return & at_return::MEMORY_CHANGES != 0 {
+        send(call, result, latency_ns, outcome::RETURNED);
     }
 }
 
@@ -287,6 +308,9 @@ fn no_return_seen(call: &mut OpenCall) {
     }
     if call.at_return & at_return::QUEUE_UPDATED != 0 {
         update::return_missed(call, RESULT_NOT_SEEN);
+    }
+    if call.at_return & at_return::MEMORY_CHANGES != 0 {
+        send(call, 0, 0, outcome::NO_RETURN_SEEN);
     }
     call.at_return = 0;
 }
@@ -301,7 +325,7 @@ fn destroy_failed(call: &OpenCall, result: i32) {
     });
 }
 
-/// Sends the record of a call, if requested; its arguments are dropped.
+/// Sends the record of a call, if all are requested, or all that change queues; its arguments are dropped.
 #[inline(always)]
 fn record(call: &mut OpenCall, result: i32, latency_ns: u64, outcome: u32) {
     match RECORD_IOCTLS.load() {
@@ -309,6 +333,11 @@ fn record(call: &mut OpenCall, result: i32, latency_ns: u64, outcome: u32) {
         records::QUEUES if !rules::changes_queue(rules::nr(call.cmd)) => return,
         _ => {}
     }
+    send(call, result, latency_ns, outcome);
+}
+
+#[inline(always)]
+fn send(call: &mut OpenCall, result: i32, latency_ns: u64, outcome: u32) {
     // The return probe reports calls that returned, the entry probe all others.
     let probe = if outcome == outcome::RETURNED { ProbeId::IoctlReturn } else { ProbeId::Ioctl };
     emit::emit_in(probe, Kind::Ioctl, &*call, call.cmd, |record: &mut Ioctl| {

@@ -66,7 +66,7 @@ impl KfdSysfs {
         Self::read_all(sysfs, Some(costly))
     }
 
-    /// Reads only processes, their contexts and queues: each error is about one of these.
+    /// Reads only processes, their contexts, queues and memory: each error is about one of the former.
     #[must_use]
     pub fn queues(sysfs: &Path) -> KfdSysfs {
         Self::read_all(sysfs, None)
@@ -105,6 +105,11 @@ fn read_tree(
             (("queues", None), _) => process.queues = read_queues(reader, &path),
             // Contexts are not nested.
             (("context", Some(id)), _) if context_id.is_none() => contexts.push((id, path)),
+            (name @ ("vram", Some(_)), None) => {
+                // Without it the queues are listed as well.
+                let mut apart = Reader::default();
+                read_use(&mut apart, Costly::default(), &mut process, name, &path);
+            }
             ((stem, gpu), Some(costly)) => read_use(reader, costly, &mut process, (stem, gpu), &path),
             _ => {}
         }
@@ -274,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn for_queues_nothing_else_is_read() {
+    fn for_queues_nothing_else_is_needed() {
         let root = sample();
         put(root.path(), "4711/vram_7", "-1\n");
         put(root.path(), "4711/stats_7/evicted_ms", "-1\n");
@@ -283,7 +288,9 @@ mod tests {
         assert_eq!(seen.errors, []);
         let queues = vec![queue(0, 51610, 1 << 20, 0), queue(2, 7, 8192, 4), queue(10, 7, 4096, 1)];
         let process = |tgid, queues| SysfsProcess { tgid, queues, ..SysfsProcess::default() };
-        assert_eq!(seen.processes, [process(90, Vec::new()), process(4711, queues)]);
+        let vram = [(51610, 2_097_152)].into();
+        let expected = [process(90, Vec::new()), SysfsProcess { vram, ..process(4711, queues) }];
+        assert_eq!(seen.processes, expected);
         put(root.path(), "4711/context_3/queues/0/size", "lots\n");
         assert!(
             KfdSysfs::queues(root.path()).errors.iter().any(|error| error.path.ends_with("queues/0/size"))

@@ -2,7 +2,7 @@
 
 use super::event::{ProcessId, QueueFacts};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::ops::Deref;
 
@@ -23,6 +23,9 @@ pub struct Listed {
     pub uid: Option<u32>,
     pub comm: Option<String>,
     pub queues: Vec<QueueFacts>,
+    /// Bytes of VRAM that the driver counts, by gpu_id; empty where the source does not have them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub vram: BTreeMap<u32, u64>,
 }
 
 impl Listed {

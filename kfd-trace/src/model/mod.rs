@@ -9,6 +9,7 @@ pub mod incident;
 pub mod inventory;
 pub mod ioctl;
 pub mod layout;
+pub mod memory;
 pub mod mes;
 pub mod missed;
 pub mod pointers;

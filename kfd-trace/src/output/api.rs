@@ -9,6 +9,7 @@ use serde::Serialize;
 mod events;
 mod gpus;
 mod held;
+mod memory;
 mod processes;
 mod query;
 mod queues;
@@ -18,6 +19,7 @@ mod who;
 
 pub use events::{EventsView, events};
 pub use held::{HeldView, held};
+pub use memory::{MemoryFilter, memory};
 pub use query::{ApiQuery, Refusal, Resource};
 pub use status::{Tracing, status};
 use view::document;

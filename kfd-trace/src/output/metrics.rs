@@ -13,6 +13,7 @@ mod gpus;
 mod identity;
 mod ioctls;
 mod life;
+mod memory;
 mod processes;
 mod sample;
 mod scheduler;

@@ -6,7 +6,7 @@
 //! the screen of `top` ([`top`]). Outputs do not use each other, with these exceptions: the API formats events as
 //! [`event::json`] and probes as [`status`] do, the page has the same input as the API's documents, and the page and
 //! `top` show events as [`event`], queues as [`ps`] and what is missing as [`status`] do. Shared: `activity`,
-//! [`belongs`], [`budget`], [`controls`], `headline`, `names` and `queue_fields`.
+//! [`belongs`], [`budget`], [`controls`], `headline`, `memory`, `names` and `queue_fields`.
 
 mod activity;
 pub mod api;
@@ -15,6 +15,7 @@ pub mod budget;
 pub mod controls;
 pub mod event;
 mod headline;
+mod memory;
 pub mod metrics;
 mod names;
 pub mod page;

@@ -3,14 +3,14 @@
 use super::belongs::BelongsFields;
 use super::budget::{Budget, Claim};
 use super::controls::{self, Controls};
-use super::{activity, names};
+use super::{activity, memory, names};
 use crate::attribute::Topology;
 use crate::model::event::{ProcessId, QueueFacts, QueueType};
 use crate::state::{Activity, Process, ProcessDetails, Queue, Snapshot, Sources};
 use crate::text::clock::age;
 use crate::text::escape;
 use crate::text::table::plain;
-use bytesize::ByteSize;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 mod daemon;
@@ -43,6 +43,8 @@ pub struct PsRow {
     pub process_age_ns: Option<u64>,
     /// `None`: not sampled.
     pub activity: Option<Activity>,
+    /// Bytes of VRAM of the process, by gpu_id, as the driver counts them; empty where that is not known.
+    pub vram: BTreeMap<u32, u64>,
     pub sources: Sources,
 }
 
@@ -71,6 +73,7 @@ impl PsRow {
             comm: process.comm.clone(),
             details: process.known_details(),
             context_id: process.context_id,
+            vram: process.memory.vram().clone(),
             sources: process.sources,
             ..PsRow::default()
         }
@@ -99,6 +102,14 @@ impl PsRow {
 
     pub(super) fn gpu_id(&self) -> Option<u32> {
         self.known(|queue| queue.gpu_id)
+    }
+
+    /// VRAM of its process on the queue's GPU; without a queue, on all GPUs.
+    pub(super) fn vram_bytes(&self) -> Option<u64> {
+        match self.gpu_id() {
+            Some(gpu_id) => self.vram.get(&gpu_id).copied(),
+            None => (!self.vram.is_empty()).then(|| memory::sum(&self.vram)),
+        }
     }
 
     /// `5m 3s`; `<5m 3s` where only the process's start is known.
@@ -187,10 +198,10 @@ const CUS: &str = "CUS";
 const SOURCE: &str = "SOURCE";
 
 /// Columns of [`Columns::All`] alone, beside SOURCE.
-const WIDE: [&str; 6] = ["NSPID", "RING", "SIZE", "WPTR", "RPTR", "PRIO"];
+const WIDE: [&str; 7] = ["NSPID", "RING", "SIZE", "WPTR", "RPTR", "PRIO", "VRAM"];
 
 /// From left to right.
-const COLUMNS: [Column; 19] = [
+const COLUMNS: [Column; 20] = [
     ("PID", true, |row, _| show(row.pid)),
     ("NSPID", true, |row, _| show(row.ns_pid)),
     (CONTEXT, true, |row, _| show(row.context_id)),
@@ -202,14 +213,13 @@ const COLUMNS: [Column; 19] = [
         row.known(|queue| queue.queue_type).map(|kind| queue_type(kind, row.of_runtime))
     }),
     ("RING", false, |row, _| row.known(|queue| queue.ring_address).map(names::hex)),
-    ("SIZE", true, |row, _| {
-        row.known(|queue| queue.ring_size).map(|size| ByteSize(size).display().iec_short().to_string())
-    }),
+    ("SIZE", true, |row, _| row.known(|queue| queue.ring_size).map(memory::size)),
     ("WPTR", false, |row, _| row.known(|queue| queue.write_pointer_address).map(names::hex)),
     ("RPTR", false, |row, _| row.known(|queue| queue.read_pointer_address).map(names::hex)),
     ("STATE", false, |row, _| row.queue_id().and(row.queue.as_ref()).map(state)),
     (RATE, true, |row, _| row.active(activity::rate)),
     (BACKLOG, true, |row, _| row.active(activity::backlog)),
+    ("VRAM", true, |row, _| row.vram_bytes().map(memory::size)),
     ("PRIO", true, |row, _| row.controls.priority(row.queue.as_ref()?)),
     (CUS, false, |row, view| {
         let mask = row.controls.cu_mask.as_ref()?;

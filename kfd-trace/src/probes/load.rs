@@ -9,6 +9,7 @@ use super::plan::{Plan, PlanRequest};
 use crate::model::event::QueueType;
 use crate::model::selected::Selected;
 use aya::Ebpf;
+use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::limits::RING_BYTES;
 use kfd_trace_common::offset::{ABSENT, FIELDS};
 use kfd_trace_common::rules::records;
@@ -109,6 +110,7 @@ pub(crate) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
         ("IOCTL_END", plan.ioctl_end),
         ("IOCTL_ROCM_END", plan.ioctl_rocm_end),
         ("RECORD_IOCTLS", records_of(options.request.ioctl_records, plan.queues_by_ioctl)),
+        ("RECORD_MEMORY", u32::from(records_memory(&options.request))),
         ("READ_POINTERS", u32::from(options.read_pointers)),
         ("FILTER_ON", u32::from(options.selected != Selected::All)),
         ("FILTER_ROOT", options.selected.ancestor().unwrap_or(0)),
@@ -147,6 +149,11 @@ fn remedy() -> &'static str {
         return "";
     }
     "; locked memory is limited: run with CAP_SYS_RESOURCE, or raise RLIMIT_MEMLOCK (LimitMEMLOCK=infinity)"
+}
+
+/// Calls that change memory get a record each, which they have anyway where all calls have one.
+fn records_memory(request: &PlanRequest) -> bool {
+    !request.ioctl_records && !request.choice.without.contains(&ProbeId::MemoryCall)
 }
 
 fn records_of(all: bool, queues: bool) -> u32 {

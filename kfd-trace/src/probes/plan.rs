@@ -108,11 +108,19 @@ impl PlannedProbe<'_> {
             When::IoctlRecords if !self.request.ioctl_records && !self.queues_by_ioctl => {
                 Some(Verdict::NotAsked)
             }
+            When::NoIoctlRecords if self.handlers() => {
+                Some(Verdict::ReportedBy(ProbeId::IoctlHandler.name()))
+            }
             When::Tracepoints if !self.request.choice.tracepoints => Some(Verdict::NotAsked),
             When::Runlists if !self.request.choice.runlists => Some(Verdict::NotAsked),
             When::Without(other) if !functions.copies(other).is_empty() => Some(Verdict::ReportedBy(other)),
             _ => None,
         }
+    }
+
+    /// Every handler is probed.
+    fn handlers(self) -> bool {
+        self.request.ioctl_records && !self.request.choice.without.contains(&ProbeId::IoctlHandler)
     }
 
     /// Of the handlers, only those that change queues.

@@ -12,6 +12,10 @@ const EVICTION: &[&str] =
 
 const FILE: &[&str] = &["FILE_PRIVATE_DATA"];
 
+/// Handlers, as in [`rules::changes_memory`](kfd_trace_common::rules::changes_memory).
+const MEMORY_CALLS: &[&str] =
+    &["kfd_ioctl_alloc_memory_of_gpu", "kfd_ioctl_free_memory_of_gpu", "kfd_ioctl_import_dmabuf"];
+
 const UPDATE_QUEUE: Site = Site::Function(&["update_queue"]);
 
 const INIT_MQD: &[&str] = &["init_mqd", "init_mqd_sdma", "init_mqd_v9_4_3", "init_mqd_v12_1"];
@@ -84,6 +88,9 @@ pub const PROBES: &[ProbeRow] = &[
     ProbeRow::exit(ProbeId::IoctlReturn, Site::Handlers, "errno and latency of ioctls").needs(FILE),
     ProbeRow::entry(ProbeId::IoctlHandler, Site::Handlers, "arguments of ioctls")
         .when(When::IoctlRecords)
+        .needs(FILE),
+    ProbeRow::entry(ProbeId::MemoryCall, Site::Each(&[MEMORY_CALLS]), "memory of processes, by their ioctls")
+        .when(When::NoIoctlRecords)
         .needs(FILE),
     ProbeRow::entry(ProbeId::Ioctl, Site::Function(&["kfd_ioctl"]), "ioctls: counts, refused calls")
         .needs(FILE)

@@ -47,6 +47,8 @@ pub enum When {
     Tracepoints,
     /// Only if preemptions and runlists are requested.
     Runlists,
+    /// If the row of every handler is not attached, which reports the same.
+    NoIoctlRecords,
     /// If the driver does not have this function, whose row reports the same.
     Without(&'static str),
 }

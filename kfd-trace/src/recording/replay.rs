@@ -144,7 +144,8 @@ pub fn time_of(item: &Item) -> Option<u64> {
             | Input::Unlisted(_)
             | Input::Sought
             | Input::Late
-            | Input::Anew => None,
+            | Input::Anew
+            | Input::Vram(_) => None,
         },
         Item::Driver { .. }
         | Item::Gpus(_)

@@ -45,7 +45,7 @@ impl SharedPage {
     }
 
     /// A document of what lives.
-    fn live(&self, of: fn(&ApiView<'_>) -> serde_json::Result<String>) -> Result<String, Refusal> {
+    fn live(&self, of: impl FnOnce(&ApiView<'_>) -> serde_json::Result<String>) -> Result<String, Refusal> {
         let now = self.now();
         let (snapshot, topology) = match &*self.phase() {
             Phase::Serving(serving) => {
@@ -122,6 +122,7 @@ impl SharedPage {
             ApiQuery::Gpus => self.live(api::gpus),
             ApiQuery::Status => self.status(self.take()),
             ApiQuery::Events(filter) => self.events(filter),
+            ApiQuery::Memory(filter) => self.live(|view| api::memory(view, *filter)),
         }
     }
 

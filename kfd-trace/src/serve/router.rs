@@ -74,6 +74,7 @@ fn resources() -> Router<Pages> {
         ("/api/v1/gpus", Resource::Gpus),
         ("/api/v1/status", Resource::Status),
         ("/api/v1/events", Resource::Events),
+        ("/api/v1/memory", Resource::Memory),
     ];
     all.into_iter().fold(Router::new(), document)
 }

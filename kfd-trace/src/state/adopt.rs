@@ -203,6 +203,7 @@ fn absorb(row: &mut Process, found: &Listed) {
     row.ns_tgid = row.ns_tgid.or(found.ns_tgid);
     row.uid = row.uid.or(found.uid);
     row.comm = row.comm.take().or_else(|| found.comm.clone());
+    row.memory.counted(&found.vram);
     row.labels.forget();
 }
 

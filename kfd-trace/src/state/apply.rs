@@ -46,9 +46,10 @@ impl State {
             Body::Restore(eviction) => row.restore(eviction, now, totals, change),
             Body::QueuesSuspended(call) => row.suspend_queues(call, event),
             Body::QueuesResumed(call) => row.resume_queues(call, event),
-            // Sums of ioctls are in the maps. Of a failed eviction, what became of each GPU is in its own
+            Body::Ioctl(call) => row.memory.call(call),
+            // Of a failed eviction, what became of each GPU is in its own
             // evictions and restores.
-            Body::Ioctl(_) | Body::EvictFailed(_) => {}
+            Body::EvictFailed(_) => {}
             _ => return false,
         }
         true

@@ -7,6 +7,7 @@ use super::totals::Difference;
 use crate::model::event::{Event, QueueFacts};
 use crate::model::inventory::{Listed, Place};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// When a source was read, CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +53,14 @@ pub struct Sample {
     pub at_ns: u64,
 }
 
+/// What the driver counts for a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vram {
+    pub place: Place,
+    /// Bytes by gpu_id.
+    pub bytes: BTreeMap<u32, u64>,
+}
+
 /// One call. Its name and those of its fields are the format of recordings: they are never changed, and fields that are
 /// added are optional.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,6 +94,8 @@ pub enum Input {
     Expired { at_ns: u64 },
     /// [`super::State::start_anew`]
     Anew,
+    /// [`super::State::count_vram`]: what has changed.
+    Vram(Vec<Vram>),
 }
 
 /// What a list shows for a queue.

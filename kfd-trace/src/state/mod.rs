@@ -19,6 +19,7 @@ mod inventory;
 mod ioctls;
 mod labels;
 mod limits;
+mod memory;
 mod places;
 mod process;
 mod queue;
@@ -36,6 +37,7 @@ mod tape;
 mod totals;
 mod unload;
 mod update;
+mod vram;
 
 #[cfg(test)]
 mod property;
@@ -46,11 +48,12 @@ pub use activity::{Activity, Measured, Rate, Reading, STALLED_AFTER_NS, Work, Wo
 pub use change::Change;
 pub use gpu::{GpuState, GpuStates};
 pub use history::{Class, Ended, Entry, Filter, History, Kept, Matches, Owner, What};
-pub use input::{FoundDifference, Input, ListedQueue, ReadTimes, Sample};
+pub use input::{FoundDifference, Input, ListedQueue, ReadTimes, Sample, Vram};
 pub use inventory::{Inventory, Shown};
 pub use ioctls::{Edge, IoctlSum, IoctlTotals};
 pub use labels::{KeptLabels, LabelText};
 pub use limits::StateLimits;
+pub use memory::{Held, Memory, MemorySum};
 pub use process::{Process, ProcessDetails, ProcessKey};
 pub use queue::{
     Cause, Debugger, Evictions, MqdWrites, PriorityChange, Queue, QueueEnd, QueueLabel, Suspended,

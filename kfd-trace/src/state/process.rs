@@ -2,6 +2,7 @@
 
 use super::activity::Works;
 use super::labels::KeptLabels;
+use super::memory::Memory;
 use super::queue::{Evictions, MqdWrites, Queue};
 use super::schedules::Preempts;
 use super::source::Sources;
@@ -88,6 +89,7 @@ pub struct Process {
     pub works: Works,
     /// By gpu_id; only where preemptions are requested.
     pub preempts: BTreeMap<u32, Preempts>,
+    pub memory: Memory,
     /// MQD writes of queues whose creation is not yet reported, by queue id.
     pub(super) mqd_of_unborn: BTreeMap<u32, MqdWrites>,
     /// Live queues by id.
@@ -127,6 +129,7 @@ impl Process {
             vm_faults: BTreeMap::new(),
             works: Works::new(),
             preempts: BTreeMap::new(),
+            memory: Memory::default(),
             mqd_of_unborn: BTreeMap::new(),
             queues: BTreeMap::new(),
             last_ends: BTreeMap::new(),
@@ -138,6 +141,13 @@ impl Process {
     #[must_use]
     pub fn is_of_runtime(&self, queue: &Queue) -> Option<bool> {
         is_of_runtime(&queue.facts, self.queues.values().map(|queue| &queue.facts))
+    }
+
+    /// Everything that it allocated was seen: its sums are all that it holds, but for SVM. `None` where no such call was
+    /// seen: there was none, or they are not traced.
+    #[must_use]
+    pub fn memory_is_whole(&self) -> Option<bool> {
+        self.memory.seen.then_some(self.created_ns.is_some() && !self.memory.unseen)
     }
 
     /// A copy for the outputs, without what only the rules use: that is most of the row of a process that had
@@ -152,6 +162,7 @@ impl Process {
             vm_faults: self.vm_faults.clone(),
             works: self.works.clone(),
             preempts: self.preempts.clone(),
+            memory: self.memory.clone(),
             queues: self.queues.clone(),
             mqd_of_unborn: BTreeMap::new(),
             last_ends: BTreeMap::new(),

@@ -203,6 +203,7 @@ impl State {
         row.released_ns = Some(at_ns);
         change.released = Some(key);
         row.mqd_of_unborn.clear();
+        row.memory.end();
         let left: Vec<_> = row.queues.keys().copied().collect();
         for queue_id in left {
             self.end_queue(key, queue_id, None, QueueEnd { at_ns, cause }, change);

@@ -88,6 +88,7 @@ impl State {
             Input::Late => self.samples_are_late(),
             Input::Expired { at_ns } => drop(self.expire(at_ns)),
             Input::Anew => self.start_anew(),
+            Input::Vram(changed) => self.set_vram(changed),
         }
     }
 }

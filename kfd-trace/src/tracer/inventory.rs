@@ -100,7 +100,8 @@ fn listed(layout: &QueueLayout, process: &SysfsProcess) -> Listed {
         ..QueueFacts::unknown(Origin::Standing)
     });
     let (tgid, context_id) = (process.tgid, process.context_id);
-    Listed { tgid, context_id, queues: queues.collect(), ..Listed::default() }
+    let (queues, vram) = (queues.collect(), process.vram.clone());
+    Listed { tgid, context_id, queues, vram, ..Listed::default() }
 }
 
 fn known_type(kind: &QueueType) -> bool {

@@ -90,6 +90,9 @@ impl Tracer {
         let judgement = judge::judge(look, &found, &self.pending.found, self.pending.broken_walks);
         let lists: Vec<&Inventory> = look.kernel.list().into_iter().chain(&look.sysfs).collect();
         lists.iter().for_each(|list| self.state.compared(list.source));
+        if let Some(sysfs) = &look.sysfs {
+            self.state.count_vram(sysfs.read.from_ns, &sysfs.processes);
+        }
         for finding in &judgement.believed {
             let resynced = self.state.resync(*finding, &lists, look.until_ns);
             let kept = finding.difference == Difference::Unlisted && self.state.keep_unlisted(finding);

@@ -58,6 +58,12 @@ pub fn evicted_ms(sysfs: &Path, pid: u32, gpu_id: u32) -> Result<u64> {
     number(&path).with_context(|| format!("read {}", path.display()))
 }
 
+/// Bytes of VRAM of a process on a GPU (kfd_process_device.vram_usage).
+pub fn vram(sysfs: &Path, pid: u32, gpu_id: u32) -> Result<u64> {
+    let path = sysfs.join(format!("class/kfd/kfd/proc/{pid}/vram_{gpu_id}"));
+    number(&path).with_context(|| format!("read {}", path.display()))
+}
+
 /// Host PIDs with a KFD process, with or without queues.
 pub fn processes(sysfs: &Path) -> Result<Vec<u32>> {
     Ok(numbered(&sysfs.join("class/kfd/kfd/proc"))?.into_keys().collect())

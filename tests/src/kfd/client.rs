@@ -142,6 +142,22 @@ impl Client {
         self.issue(uapi::SET_CU_MASK, &mut args)
     }
 
+    /// Returns its handle.
+    pub fn alloc_memory(&mut self, mut args: uapi::AllocMemory) -> Result<u64, Errno> {
+        self.issue(uapi::ALLOC_MEMORY_OF_GPU, &mut args)?;
+        Ok(args.handle)
+    }
+
+    pub fn free_memory(&mut self, handle: u64) -> Result<(), Errno> {
+        self.issue(uapi::FREE_MEMORY_OF_GPU, &mut uapi::FreeMemory { handle })
+    }
+
+    /// Returns its handle.
+    pub fn import_dmabuf(&mut self, mut args: uapi::ImportDmabuf) -> Result<u64, Errno> {
+        self.issue(uapi::IMPORT_DMABUF, &mut args)?;
+        Ok(args.handle)
+    }
+
     pub fn set_memory_policy(&mut self, gpu_id: u32) -> Result<(), Errno> {
         let mut args = uapi::SetMemoryPolicy { gpu_id, ..Default::default() };
         self.issue(uapi::SET_MEMORY_POLICY, &mut args)

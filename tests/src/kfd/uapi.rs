@@ -40,12 +40,22 @@ pub const SET_MEMORY_POLICY: Command = command(WRITE, 0x04, size_of::<SetMemoryP
 pub const GET_CLOCK_COUNTERS: Command = iowr(0x05, size_of::<GetClockCounters>());
 pub const UPDATE_QUEUE: Command = command(WRITE, 0x07, size_of::<UpdateQueue>());
 pub const GET_PROCESS_APERTURES_NEW: Command = iowr(0x14, size_of::<GetProcessAperturesNew>());
+pub const ALLOC_MEMORY_OF_GPU: Command = iowr(0x16, size_of::<AllocMemory>());
+pub const FREE_MEMORY_OF_GPU: Command = command(WRITE, 0x17, size_of::<FreeMemory>());
 pub const SET_CU_MASK: Command = command(WRITE, 0x1a, size_of::<SetCuMask>());
+pub const IMPORT_DMABUF: Command = iowr(0x1d, size_of::<ImportDmabuf>());
 pub const RUNTIME_ENABLE: Command = iowr(0x25, size_of::<RuntimeEnable>());
 pub const DBG_TRAP: Command = iowr(0x26, size_of::<DebugTrap>());
 pub const CRIU_OP: Command = iowr(0x22, size_of::<Criu>());
 /// `_IO('K', 0x27)`, from UAPI 1.19 (Linux 7.x) on.
 pub const CREATE_PROCESS: Command = command(0, 0x27, 0);
+
+/// `KFD_IOC_ALLOC_MEM_FLAGS_*`
+pub const MEMORY_VRAM: u32 = 1;
+pub const MEMORY_GTT: u32 = 1 << 1;
+pub const MEMORY_USERPTR: u32 = 1 << 2;
+pub const MEMORY_TWICE: u32 = 1 << 27;
+pub const MEMORY_WRITABLE: u32 = 1 << 31;
 
 /// Numbers that reach GPU memory or another process: on a GPU made of memory they end in an oops, so they
 /// are never issued by number alone.
@@ -106,6 +116,34 @@ pub struct CreateQueue {
     pub old: CreateQueueOld,
     pub sdma_engine_id: u32,
     pub pad: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AllocMemory {
+    pub va_addr: u64,
+    pub size: u64,
+    /// Out.
+    pub handle: u64,
+    pub mmap_offset: u64,
+    pub gpu_id: u32,
+    pub flags: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FreeMemory {
+    pub handle: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ImportDmabuf {
+    pub va_addr: u64,
+    /// Out.
+    pub handle: u64,
+    pub gpu_id: u32,
+    pub dmabuf_fd: u32,
 }
 
 #[repr(C)]

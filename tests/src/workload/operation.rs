@@ -35,6 +35,20 @@ pub(crate) enum Operation {
     MemoryPolicy {
         gpu: Place,
     },
+    Alloc {
+        /// `uapi::MEMORY_*`
+        flags: u32,
+        /// In bytes.
+        size: u64,
+        gpu: Place,
+    },
+    /// On a simulated GPU, which looks at no descriptor.
+    Import {
+        gpu: Place,
+    },
+    Free {
+        handle: u64,
+    },
     Criu(criu::Step),
     RuntimeEnable,
     /// On a queue's pointers: no ioctl.
@@ -121,6 +135,9 @@ impl Operation {
             Self::Update { .. } => "update",
             Self::CuMask { .. } => "cu-mask",
             Self::MemoryPolicy { .. } => "memory-policy",
+            Self::Alloc { .. } => "alloc",
+            Self::Import { .. } => "import",
+            Self::Free { .. } => "free",
             Self::Criu(_) => "criu",
             Self::RuntimeEnable => "runtime-enable",
             Self::Activity(activity) => activity.name(),
@@ -159,6 +176,11 @@ impl FromStr for Operation {
                 queue_id: id.parse()?,
                 mask: words.iter().map(|w| word(w)).collect::<Result<_>>()?,
             }),
+            ("alloc", [kind, size, rest @ ..]) => {
+                Ok(Self::Alloc { flags: memory(kind)?, size: size.parse()?, gpu: only_gpu(rest)? })
+            }
+            ("import", rest) => Ok(Self::Import { gpu: only_gpu(rest)? }),
+            ("free", [handle]) => Ok(Self::Free { handle: handle.parse()? }),
             ("memory-policy", rest) => Ok(Self::MemoryPolicy { gpu: only_gpu(rest)? }),
             ("criu", rest) => criu::Step::parse(rest).map(Self::Criu),
             ("runtime-enable", []) => Ok(Self::RuntimeEnable),
@@ -237,6 +259,16 @@ fn update(queue_id: u32, percent: u32, options: &[&str]) -> Result<Operation> {
         }
     }
     Ok(Operation::Update { queue_id, percent, priority, ring_size, no_ring })
+}
+
+fn memory(kind: &str) -> Result<u32> {
+    Ok(match kind {
+        "vram" => uapi::MEMORY_VRAM,
+        "gtt" => uapi::MEMORY_GTT,
+        "userptr" => uapi::MEMORY_USERPTR,
+        "ring" => uapi::MEMORY_VRAM | uapi::MEMORY_TWICE,
+        other => bail!("no memory `{other}`: vram, gtt, userptr or ring (VRAM that is mapped twice)"),
+    })
 }
 
 /// A word of a mask, in hexadecimal.

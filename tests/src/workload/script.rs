@@ -27,9 +27,15 @@ struct Script {
     queues: Vec<(usize, Queue)>,
     earlier: Tally,
     criu_info: Option<uapi::Criu>,
+    /// Of the last allocation, in the GPU's space: nothing is mapped there.
+    addresses: u64,
     /// Threads that stay until the next operation.
     crowd: Crowd,
 }
+
+/// Where allocations begin, and how far they are apart.
+const FIRST_ADDRESS: u64 = 1 << 44;
+const ADDRESS: u64 = 1 << 36;
 
 /// From the arguments, or line by line from standard input, so that a test can steer it.
 pub(crate) fn run(operations: &[String]) -> Result<()> {
@@ -61,6 +67,7 @@ impl Script {
             queues: Vec::new(),
             earlier: Tally::default(),
             criu_info: None,
+            addresses: FIRST_ADDRESS,
             crowd: Crowd::default(),
         })
     }
@@ -195,6 +202,26 @@ impl Script {
                 let gpu_id = at(&self.gpus, gpu)?.gpu_id;
                 let _ = client.set_memory_policy(gpu_id);
                 json!({"gpu_id": gpu_id})
+            }
+            Operation::Alloc { flags, size, gpu } => {
+                let gpu_id = at(&self.gpus, gpu)?.gpu_id;
+                self.addresses += ADDRESS;
+                let flags = flags | uapi::MEMORY_WRITABLE;
+                let va_addr = self.addresses;
+                // That of user memory is where it lies.
+                let args =
+                    uapi::AllocMemory { va_addr, size, mmap_offset: va_addr, gpu_id, flags, handle: 0 };
+                json!({"gpu_id": gpu_id, "handle": client.alloc_memory(args).ok()})
+            }
+            Operation::Import { gpu } => {
+                let gpu_id = at(&self.gpus, gpu)?.gpu_id;
+                self.addresses += ADDRESS;
+                let args = uapi::ImportDmabuf { va_addr: self.addresses, gpu_id, ..Default::default() };
+                json!({"gpu_id": gpu_id, "handle": client.import_dmabuf(args).ok()})
+            }
+            Operation::Free { handle } => {
+                let _ = client.free_memory(handle);
+                json!({"handle": handle})
             }
             Operation::Criu(ref step) => step.take(client, &mut self.criu_info)?,
             Operation::RuntimeEnable => {

@@ -14,6 +14,7 @@ mod eviction_race;
 mod gpus;
 mod late;
 mod ledger;
+mod memory;
 mod mqd;
 mod reuse;
 mod runlist;

@@ -4,6 +4,7 @@ use super::ApiView;
 use super::who::Who;
 use crate::model::incident::Trigger;
 use crate::output::activity::{WorkFields, works};
+use crate::output::memory::{self, Memory};
 use crate::state::{Evictions, Process};
 use serde::Serialize;
 
@@ -22,6 +23,7 @@ pub(super) struct ProcessRow<'a> {
     evicted_ns: u64,
     evictions: Vec<ProcessOnGpu>,
     activity: Vec<WorkFields>,
+    memory: Memory,
 }
 
 #[derive(Serialize)]
@@ -57,5 +59,6 @@ pub(super) fn row<'a>(process: &'a Process, view: &ApiView<'a>) -> ProcessRow<'a
         evicted_ns: process.evicted.evicted_ns(until_ns),
         evictions: process.evictions.iter().map(on_gpu).collect(),
         activity: works(process),
+        memory: memory::of(process),
     }
 }

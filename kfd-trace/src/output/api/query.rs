@@ -1,11 +1,12 @@
 //! Parses a request from its path and parameters.
 
+use super::memory::MemoryFilter;
 use crate::state::{Entry, Filter};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Events in a response if the request has no limit.
+/// Events or allocations in a response if the request has no limit.
 const LIMIT: usize = 1_000;
 
 /// Highest accepted limit.
@@ -19,6 +20,7 @@ pub enum Resource {
     Gpus,
     Status,
     Events,
+    Memory,
 }
 
 impl Resource {
@@ -26,6 +28,7 @@ impl Resource {
         match self {
             Resource::Queues => &["at"],
             Resource::Processes | Resource::Gpus | Resource::Status => &[],
+            Resource::Memory => &["pid", "gpu", "limit"],
             Resource::Events => &["since", "until", "pid", "gpu", "event", "limit"],
         }
     }
@@ -40,6 +43,7 @@ pub enum ApiQuery {
     Gpus,
     Status,
     Events(Filter),
+    Memory(MemoryFilter),
 }
 
 /// Why there is no document, in one line.
@@ -66,6 +70,7 @@ impl ApiQuery {
             Resource::Gpus => ApiQuery::Gpus,
             Resource::Status => ApiQuery::Status,
             Resource::Events => ApiQuery::Events(given.filter()?),
+            Resource::Memory => ApiQuery::Memory(given.memory()?),
         })
     }
 }
@@ -98,12 +103,20 @@ impl<'a> QueryPairs<'a> {
         if since_ns.zip(until_ns).is_some_and(|(since, until)| since > until) {
             return Err("since is later than until: exchange them".to_owned());
         }
-        let (pid, gpu_id) = (self.number("pid")?, self.number("gpu")?);
+        let (pid, gpu_id, limit) = (self.number("pid")?, self.number("gpu")?, self.limit()?);
+        Ok(Filter { since_ns, until_ns, pid, gpu_id, events: self.events, limit })
+    }
+
+    fn memory(mut self) -> Result<MemoryFilter, String> {
+        let (pid, gpu_id, limit) = (self.number("pid")?, self.number("gpu")?, self.limit()?);
+        Ok(MemoryFilter { pid, gpu_id, limit })
+    }
+
+    fn limit(&mut self) -> Result<usize, String> {
         let limit = self.number("limit")?.map_or(Ok(LIMIT), |limit| {
             usize::try_from(limit).ok().filter(|limit| (1..=MOST).contains(limit)).ok_or(limit)
         });
-        let limit = limit.map_err(|limit| format!("limit is {limit}: give a number from 1 to {MOST}"))?;
-        Ok(Filter { since_ns, until_ns, pid, gpu_id, events: self.events, limit })
+        limit.map_err(|limit| format!("limit is {limit}: give a number from 1 to {MOST}"))
     }
 
     fn number(&mut self, name: &str) -> Result<Option<u32>, String> {
@@ -212,6 +225,7 @@ mod tests {
             (Resource::Processes, ApiQuery::Processes),
             (Resource::Gpus, ApiQuery::Gpus),
             (Resource::Status, ApiQuery::Status),
+            (Resource::Memory, ApiQuery::Memory(MemoryFilter { pid: None, gpu_id: None, limit: LIMIT })),
         ] {
             assert_eq!(parse(resource, &[]), Ok(expected));
         }

@@ -140,6 +140,7 @@ fn processes_are_shown_after_their_end_and_without_their_arguments() {
             "evicted_ns": 900_000, "evictions": [{"gpu_id": GPU, "evicted": true, "evictions": 1,
                 "evicted_ns": 900_000, "last_trigger": "userptr"}],
             "activity": [],
+            "memory": {"complete": null, "gpus": [{"gpu_id": GPU, "vram_bytes": null, "domains": {}}]},
         }])
     );
     state.apply(&event(500_000, 1, PID, Body::ProcessRelease));

@@ -1,5 +1,6 @@
 //! The labels that identify a process, and the order of processes in a family.
 
+use super::series::{Rank, Ranked};
 use super::table as t;
 use crate::output::belongs::BelongsFields;
 use crate::state::{LabelText, Process, QueueLabel};
@@ -101,4 +102,11 @@ pub(super) fn values(process: &Process) -> [String; ALL] {
         step,
         unit,
     ]
+}
+/// GPUs on which a process has queues, some of them several times: their counters exist from 0.
+pub(super) fn own_gpus(
+    queues: &[(QueueLabel, u64)],
+    gpus: &Ranked<Option<u32>>,
+) -> impl Iterator<Item = Rank> {
+    queues.iter().map(|(label, _)| gpus.rank(&label.gpu_id))
 }

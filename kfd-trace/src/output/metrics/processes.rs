@@ -3,11 +3,12 @@
 use super::activity;
 use super::driver::{gpu_label, own_queues};
 use super::family::{Family, number};
-use super::identity::{Groups, Shown, grouped, values};
+use super::identity::{Groups, Shown, grouped, own_gpus, values};
+use super::memory;
 use super::sample::TextFamily;
 use super::scheduler::PREEMPTIONS;
 use super::scrape::Scrape;
-use super::series::{Rank, Ranked, Series};
+use super::series::{Ranked, Series};
 use super::table as t;
 use crate::events::tables::Tables;
 use crate::model::event::ProcessId;
@@ -29,6 +30,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> (Vec<Family>, Vec<TextFamily>) {
     if scrape.sees_queues() || scrape.sysfs.is_some() {
         all.push(queues(&groups));
     }
+    all.extend(memory::families(scrape, &groups, &gpus));
     all.extend(activity::of_processes(scrape, &groups, &gpus));
     if scrape.sees(&EVICTIONS) {
         all.extend(evictions(&groups, &gpus, scrape.now_ns));
@@ -67,6 +69,8 @@ fn gpus(groups: &Groups<'_>) -> Ranked<Option<u32>> {
     let all = groups.iter().flat_map(|group| &group.items).flat_map(|Shown { process, queues }| {
         let events = process.evictions.keys().map(|gpu_id| Some(*gpu_id));
         let queues = queues.iter().map(|(label, _)| label.gpu_id);
+        let memory = process.memory.vram().iter().filter(|(_, bytes)| **bytes > 0);
+        let events = events.chain(memory.map(|(gpu_id, _)| Some(*gpu_id)));
         let events = events.chain(process.preempts.keys().map(|gpu_id| Some(*gpu_id)));
         queues.chain(process.works.keys().copied()).chain(process.vm_faults.keys().copied()).chain(events)
     });
@@ -105,11 +109,6 @@ fn queues(groups: &Groups<'_>) -> TextFamily {
         series.end(group.labels.identity());
     }
     series.family()
-}
-
-/// GPUs on which a process has queues, some of them several times: their counters exist from 0.
-fn own_gpus(queues: &[(QueueLabel, u64)], gpus: &Ranked<Option<u32>>) -> impl Iterator<Item = Rank> {
-    queues.iter().map(|(label, _)| gpus.rank(&label.gpu_id))
 }
 
 fn evictions(groups: &Groups<'_>, gpus: &Ranked<Option<u32>>, now_ns: u64) -> [TextFamily; 2] {

@@ -48,6 +48,12 @@ impl<K: Ord> Ranked<K> {
         all
     }
 
+    /// `None` for a key that [`Ranked::new`] was not given.
+    pub(super) fn known(&self, key: &K) -> Option<Rank> {
+        let at = self.ranks.partition_point(|(other, _)| other < key);
+        self.ranks.get(at).filter(|(found, _)| found == key).map(|(_, rank)| *rank)
+    }
+
     /// # Panics
     /// For a key that [`Ranked::new`] was not given: its series would be missing.
     pub(super) fn rank(&self, key: &K) -> Rank {

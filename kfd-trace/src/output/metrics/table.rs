@@ -158,6 +158,12 @@ metrics! {
         "A KFD process; always 1. kfd_process distinguishes reused PIDs and several contexts of one PID.";
     PROCESS_QUEUES = Gauge "kfd_process_queues" ["pid", "kfd_process", "comm", "gpu_id", "queue_type"]
         "Queues of a process.";
+    PROCESS_VRAM = Gauge "kfd_process_vram_bytes" ["pid", "kfd_process", "comm", "gpu_id"]
+        "VRAM of a process as the driver counts it, on the GPUs where it has any, or a queue; read every five seconds. Imported memory is its exporter's.";
+    PROCESS_MEMORY = Gauge "kfd_process_memory_bytes" ["pid", "kfd_process", "comm", "gpu_id", "domain"]
+        "Memory that a process allocated by ioctls of KFD and has not freed, by domain: vram, gtt (of the machine), userptr (its own), doorbell, mmio. Of a process that existed before the tracer only what came later.";
+    PROCESS_ALLOCATIONS = Gauge "kfd_process_memory_allocations" ["pid", "kfd_process", "comm", "gpu_id", "domain"]
+        "Allocations of kfd_process_memory_bytes, and imported dma-bufs (imported).";
     PROCESS_EVICTIONS = Counter "kfd_process_evictions_total" ["pid", "kfd_process", "comm", "gpu_id"]
         "Evictions of a process from a GPU.";
     PROCESS_EVICTED_SECONDS = Counter "kfd_process_evicted_seconds_total" ["pid", "kfd_process", "comm", "gpu_id"]

@@ -4,6 +4,7 @@ use super::cells::{dash, show, since, text};
 use crate::model::incident::Trigger;
 use crate::output::api::ApiView;
 use crate::output::belongs::BelongsFields;
+use crate::output::memory;
 use crate::state::{Evictions, Process};
 use crate::text::clock::age;
 use std::cmp::Reverse;
@@ -16,6 +17,7 @@ pub(super) struct ProcessCells {
     pub(super) owner: String,
     pub(super) cgroup: String,
     pub(super) queues: usize,
+    pub(super) vram: String,
     pub(super) evictions: u64,
     pub(super) evicted_for: String,
     pub(super) evicted: bool,
@@ -49,6 +51,7 @@ fn row(process: &Process, now_ns: u64) -> ProcessCells {
         owner: BelongsFields::from(&process.details).owner().as_deref().map_or_else(dash, text),
         cgroup: process.cgroup().map_or_else(dash, text),
         queues: process.queues.len(),
+        vram: memory::vram(process).map_or_else(dash, memory::size),
         evictions: process.evicted.count,
         evicted_for: if process.evicted.count > 0 { age(evicted_ns) } else { dash() },
         evicted: process.evicted.evicted,

@@ -43,6 +43,7 @@ struct JsonRow<'a> {
     suspended: Option<bool>,
     age_ns: Option<u64>,
     process_age_ns: Option<u64>,
+    vram_bytes: Option<u64>,
     activity: Option<ActivityFields>,
     #[serde(serialize_with = "names::sources")]
     sources: Sources,
@@ -136,6 +137,7 @@ fn json_row<'a>(row: &'a PsRow, topology: &'a Topology) -> JsonRow<'a> {
         suspended: queue.and_then(|queue| queue.suspended),
         age_ns: row.age_ns,
         process_age_ns: row.process_age_ns,
+        vram_bytes: row.vram_bytes(),
         activity: queue.zip(row.activity.as_ref()).and_then(|(queue, did)| ActivityFields::of(queue, did)),
         sources: row.sources,
     }

@@ -76,6 +76,9 @@ fn fill(known: &mut PsRow, row: &PsRow) {
 }
 
 fn fill_process(known: &mut PsRow, row: &PsRow) {
+    if known.vram.is_empty() {
+        known.vram.clone_from(&row.vram);
+    }
     known.ns_pid = known.ns_pid.or(row.ns_pid);
     known.uid = known.uid.or(row.uid);
     known.process_age_ns = known.process_age_ns.or(row.process_age_ns);

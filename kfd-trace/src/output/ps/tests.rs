@@ -46,10 +46,10 @@ fn the_wide_table_as_a_whole() {
         .iter()
         .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
         .collect();
-    let header = "PID,NSPID,COMM,GPU,QUEUE,TYPE,RING,SIZE,WPTR,RPTR,STATE,PRIO,AGE,SOURCE";
+    let header = "PID,NSPID,COMM,GPU,QUEUE,TYPE,RING,SIZE,WPTR,RPTR,STATE,VRAM,PRIO,AGE,SOURCE";
     assert_eq!(cells[0], header.split(',').collect::<Vec<_>>());
-    assert_eq!(cells[1].join("|"), "99|-|p\\u{1b}|gpu_id=7|0|-|-|-|-|-|-|-|-|sysfs only");
-    let probe = "4321|7|train|gpu 0 (0000:c1:00.0, gfx942)|3|compute_aql|0x7fad66c00000|1.0M|0x7faf945b8038|0x7faf945b8080|active|7 (normal)|5m 3s|probe only";
+    assert_eq!(cells[1].join("|"), "99|-|p\\u{1b}|gpu_id=7|0|-|-|-|-|-|-|-|-|-|sysfs only");
+    let probe = "4321|7|train|gpu 0 (0000:c1:00.0, gfx942)|3|compute_aql|0x7fad66c00000|1.0M|0x7faf945b8038|0x7faf945b8080|active|-|7 (normal)|5m 3s|probe only";
     assert_eq!(cells[2].join("|"), probe);
     assert_eq!(cells[3], Vec::<&str>::new());
     assert_eq!(cells[4].join("|"), "gpu 0 (0000:c1:00.0, gfx942): 1 of 24 compute slots, 0 of 16 SDMA slots");
@@ -180,7 +180,7 @@ fn json_has_its_fields_in_one_order() {
             r#""ring_size":1048576,"write_pointer_address":"0x7faf945b8038","#,
             r#""read_pointer_address":"0x7faf945b8080","doorbell_offset":16,"priority":7,"priority_level":"normal","percent":100,"#,
             r#""sdma_engine_id":null,"of_runtime":null,"priority_created":7,"priority_changed_by":null,"priority_changed_ns":null,"#,
-            r#""cu_mask":null,"cus_per_engine":null,"active":true,"evicted":false,"suspended":false,"age_ns":303000000000,"process_age_ns":899000000000,"activity":null,"sources":["probe"]}],"#,
+            r#""cu_mask":null,"cus_per_engine":null,"active":true,"evicted":false,"suspended":false,"age_ns":303000000000,"process_age_ns":899000000000,"vram_bytes":null,"activity":null,"sources":["probe"]}],"#,
             r#""processes":[{"pid":5,"ns_pid":null,"uid":null,"comm":null,"cmdline":null,"cgroup":null,"#,
             r#""container_id":null,"runtime":null,"pod_uid":null,"namespace":null,"pod":null,"container":null,"#,
             r#""slurm_job":null,"slurm_step":null,"slurm_uid":null,"unit":null,"#,
@@ -188,7 +188,7 @@ fn json_has_its_fields_in_one_order() {
             r#""queue_id":null,"queue_type":null,"ring_address":null,"ring_size":null,"#,
             r#""write_pointer_address":null,"read_pointer_address":null,"doorbell_offset":null,"priority":null,"priority_level":null,"#,
             r#""percent":null,"sdma_engine_id":null,"of_runtime":null,"priority_created":null,"priority_changed_by":null,"priority_changed_ns":null,"#,
-            r#""cu_mask":null,"cus_per_engine":null,"active":null,"evicted":null,"suspended":null,"age_ns":null,"process_age_ns":null,"activity":null,"#,
+            r#""cu_mask":null,"cus_per_engine":null,"active":null,"evicted":null,"suspended":null,"age_ns":null,"process_age_ns":null,"vram_bytes":null,"activity":null,"#,
             r#""sources":["sysfs"]}]"#
         ))
     );
@@ -215,7 +215,7 @@ fn json_holds_queues_apart_from_processes_without_any() {
             "active": true, "evicted": false, "age_ns": 303_000_000_000_u64, "process_age_ns": 899_000_000_000_u64, "activity": null, "sources": ["probe"],
     });
     expected["suspended"] = json!(false);
-    for field in ["priority_changed_by", "priority_changed_ns", "cu_mask", "cus_per_engine"] {
+    for field in ["priority_changed_by", "priority_changed_ns", "cu_mask", "cus_per_engine", "vram_bytes"] {
         expected[field] = Value::Null;
     }
     expected["priority_created"] = json!(7);

@@ -8,6 +8,7 @@ use super::queues;
 use super::table::Table;
 use super::ui::Ui;
 use crate::output::belongs::BelongsFields;
+use crate::output::memory;
 use crate::output::names;
 use crate::state::{Process, Queue};
 use crate::text::clock::age;
@@ -114,7 +115,7 @@ pub(super) fn pid(process: &Process) -> String {
 }
 
 /// From left to right.
-fn columns<'a>() -> [Column<ProcessRow<'a>>; 10] {
+fn columns<'a>() -> [Column<ProcessRow<'a>>; 11] {
     [
         Column::right("PID", 7, |row: &ProcessRow<'_>, _| Cell::text(Some(pid(row.process))))
             .by(|row| Value::number(row.process.tgid)),
@@ -137,6 +138,11 @@ fn columns<'a>() -> [Column<ProcessRow<'a>>; 10] {
             .by(|row| Value::number(row.load.sdma_bytes_per_second())),
         Column::right("BACKLOG", 8, |row: &ProcessRow<'_>, _| Cell::text(row.load.backlog()))
             .by(|row| Value::pair(row.load.backlogs())),
+        Column::right("VRAM", 8, |row: &ProcessRow<'_>, _| {
+            Cell::text(memory::vram(row.process).map(memory::size))
+        })
+        .from(100)
+        .by(|row| memory::vram(row.process).map_or(Value::Unknown, Value::count)),
         Column::right("EVICTIONS", 10, |row: &ProcessRow<'_>, moment| {
             Cell::text(moment.sight.evictions.then_some(row.process.evicted.count))
         })

@@ -4,6 +4,7 @@
 use super::*;
 use crate::model::incident::{Eviction, Trigger, VmFault};
 use crate::model::inventory::Listed;
+use crate::model::memory::samples::{GTT, VRAM, allocated, imported};
 use crate::model::pointers::{Counts, Unmeasured};
 use crate::state::{ProcessKey, Sample, Source};
 
@@ -43,7 +44,7 @@ impl Random {
 
     fn body(&mut self) -> Body {
         let gpu_id = Some(self.one(&[9, 100, 58_017]));
-        match self.below(12) {
+        match self.below(14) {
             0 => seen(false),
             1 => Body::MmRelease,
             2 => Body::ProcessRelease,
@@ -51,6 +52,8 @@ impl Random {
             4 => Body::Evict(Eviction { gpu_id, trigger: Some(Trigger::Ttm), errno: 0, latency_ns: 5 }),
             5 => Body::Restore(Eviction { gpu_id, trigger: None, errno: 0, latency_ns: 5 }),
             6 => destroy(self.small(12)),
+            12 => allocated(self.below(9), self.one(&[9, 100, 58_017]), 4096, self.one(&[VRAM, GTT])),
+            13 => imported(self.below(9), self.one(&[9, 100])),
             _ => Body::QueueCreate(self.queue()),
         }
     }
@@ -63,6 +66,7 @@ impl Random {
             tgid: self.one(&[7, 70, 4321]),
             context_id: self.maybe(context_id),
             comm: self.maybe(comm.to_owned()),
+            vram: (0..self.below(3)).map(|_| (self.one(&[9, 100, 7]), self.below(2) * 4096)).collect(),
             ..Listed::default()
         };
         let at_ns = 1 + self.below(1_000);

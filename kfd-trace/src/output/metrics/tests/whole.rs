@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::model::incident::{Eviction, QueueUpdate, Trigger, VmFault};
+use crate::model::inventory::Listed;
+use crate::model::memory::samples::{VRAM, allocated, imported};
 use crate::model::mes::MesQueue;
 use crate::model::mes::samples::mes_queue;
 use crate::model::pointers::Counts;
@@ -47,6 +49,11 @@ fn world() -> World {
     ] {
         world.state.apply(&event(at_ns, 1, PID, body));
     }
+    for body in [allocated(1, 58270, 4096, VRAM), imported(2, 58270)] {
+        world.state.apply(&event(84_700, 1, PID, body));
+    }
+    let listed = Listed { tgid: PID, vram: [(58270, 4096)].into(), ..Listed::default() };
+    world.state.count_vram(84_800, &[listed]);
     for queue_id in [3, 4] {
         sampled(&mut world.state, queue_id, Ok(Counts { submitted: 9, retired: 4 }), 85_000);
     }

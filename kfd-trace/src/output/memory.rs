@@ -1,0 +1,93 @@
+//! Memory that processes hold, for JSON and text.
+
+use crate::state::{Held, Process};
+use bytesize::ByteSize;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Of one process.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Memory {
+    /// All that it allocated was seen: the sums by ioctls are all that it holds. `null` where none of its calls was seen.
+    complete: Option<bool>,
+    gpus: Vec<OnGpu>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct OnGpu {
+    gpu_id: u32,
+    /// As the driver counts it; `null` where it does not.
+    vram_bytes: Option<u64>,
+    /// By ioctls: bytes and allocations by domain; an import has no `bytes`.
+    domains: BTreeMap<&'static str, Sum>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Sum {
+    bytes: Option<u64>,
+    allocations: u64,
+}
+
+pub(crate) fn of(process: &Process) -> Memory {
+    let memory = &process.memory;
+    let by_ioctls = memory.sums().keys().map(|(gpu_id, _)| *gpu_id);
+    let counted = memory.vram().iter().filter(|(_, bytes)| **bytes > 0).map(|(gpu_id, _)| *gpu_id);
+    let queues = process.queues.values().filter_map(|queue| queue.facts.gpu_id);
+    let gpus: BTreeSet<u32> = by_ioctls.chain(counted).chain(queues).collect();
+    let on_gpu = |gpu_id| OnGpu {
+        gpu_id,
+        vram_bytes: memory.vram().get(&gpu_id).copied(),
+        domains: memory
+            .sums()
+            .iter()
+            .filter(|((gpu, _), _)| *gpu == gpu_id)
+            .map(|((_, domain), sum)| {
+                let bytes = domain.has_bytes().then_some(sum.bytes);
+                (domain.name(), Sum { bytes, allocations: sum.allocations })
+            })
+            .collect(),
+    };
+    Memory { complete: process.memory_is_whole(), gpus: gpus.into_iter().map(on_gpu).collect() }
+}
+
+/// VRAM of all GPUs, as the driver counts it; `None` where it does not.
+#[must_use]
+pub(crate) fn vram(process: &Process) -> Option<u64> {
+    let counted = process.memory.vram();
+    (!counted.is_empty()).then(|| sum(counted))
+}
+
+/// Of all GPUs.
+pub(crate) fn sum(bytes: &BTreeMap<u32, u64>) -> u64 {
+    bytes.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+}
+
+/// `64.0M`: of 1024.
+pub(crate) fn size(bytes: u64) -> String {
+    ByteSize(bytes).display().iec_short().to_string()
+}
+
+/// An allocation that was not freed.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct HeldRow {
+    handle: String,
+    gpu_id: u32,
+    domain: &'static str,
+    /// `null` for an import.
+    bytes: Option<u64>,
+    address: String,
+    age_ns: u64,
+}
+
+impl HeldRow {
+    pub(crate) fn new(handle: u64, held: &Held, now_ns: u64) -> Self {
+        HeldRow {
+            handle: format!("{handle:#x}"),
+            gpu_id: held.gpu_id,
+            domain: held.domain.name(),
+            bytes: held.domain.has_bytes().then_some(held.bytes),
+            address: format!("{:#x}", held.va),
+            age_ns: now_ns.saturating_sub(held.since_ns),
+        }
+    }
+}
