@@ -74,6 +74,9 @@ pub struct Global {
     /// Folder of the kubelet's logs (`pods`, `containers`), for names of pods.
     #[arg(long = "path.logs", value_name = "DIR", default_value = "/var/log", global = true)]
     pub logs: PathBuf,
+    /// Folder of Docker's and Podman's data (`docker`, `containers`), for names of containers.
+    #[arg(long = "path.engines", value_name = "DIR", default_value = "/var/lib", global = true)]
+    pub engines: PathBuf,
     /// Folder with types of drivers that have no BTF (`kfd-trace driver-types` makes them).
     #[arg(long = "path.drivers", value_name = "DIR", default_value = DRIVERS, global = true)]
     pub drivers: PathBuf,

@@ -4,6 +4,7 @@
 mod births;
 pub mod cgroup;
 pub mod driver_sysfs;
+pub mod engines;
 pub mod gpu;
 pub mod memory;
 pub mod pods;

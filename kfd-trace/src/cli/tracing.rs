@@ -38,7 +38,7 @@ pub struct WhoseArgs {
     /// Only processes with this name (/proc/PID/comm, at most 15 bytes).
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub comm: Option<String>,
-    /// Only processes of this container: the begin of its id, four digits at least, or its name in the pod.
+    /// Only processes of this container: the begin of its id, four digits at least, or its name in the pod, in Docker or in Podman.
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     pub container: Option<String>,
     /// Only processes of this pod: its name, NAMESPACE/NAME, or UID.

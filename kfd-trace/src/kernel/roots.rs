@@ -10,6 +10,8 @@ pub struct Roots {
     pub sysfs: PathBuf,
     /// Where the kubelet's log folders `pods` and `containers` are.
     pub logs: PathBuf,
+    /// Where the data folders of Docker (`docker`) and Podman (`containers`) are.
+    pub engines: PathBuf,
     /// Also read the arguments of processes; they may hold secrets.
     pub arguments: bool,
     /// Where types of a driver without BTF may be.
@@ -23,13 +25,14 @@ impl Default for Roots {
 }
 
 impl Roots {
-    /// `proc`, `sys` and `var/log` under one folder: a fixture, or a host's root inside a container.
+    /// `proc`, `sys`, `var/log` and `var/lib` under one folder: a fixture, or a host's root inside a container.
     #[must_use]
     pub fn under(root: &Path) -> Self {
         Roots {
             procfs: root.join("proc"),
             sysfs: root.join("sys"),
             logs: root.join("var/log"),
+            engines: root.join("var/lib"),
             arguments: false,
             types: TypesPlaces::default(),
         }

@@ -18,7 +18,7 @@ pub struct BelongsFields<'a> {
     pod_uid: Option<&'a str>,
     namespace: Option<&'a str>,
     pod: Option<&'a str>,
-    /// Its name in the pod.
+    /// Its name in the pod, or as Docker or Podman has it.
     container: Option<&'a str>,
     slurm_job: Option<u32>,
     slurm_step: Option<&'a str>,
@@ -37,7 +37,7 @@ impl<'a> From<&'a ProcessDetails> for BelongsFields<'a> {
             pod_uid: belongs.pod_uid.as_deref(),
             namespace: names.as_ref().map(|names| names.namespace.as_str()),
             pod: names.as_ref().map(|names| names.pod.as_str()),
-            container: names.as_ref().and_then(|names| names.container.as_deref()),
+            container: details.container_name(),
             slurm_job: slurm.map(|slurm| slurm.job),
             slurm_step: slurm.and_then(|slurm| slurm.step.as_deref()),
             slurm_uid: slurm.and_then(|slurm| slurm.uid),
@@ -65,7 +65,7 @@ impl BelongsFields<'_> {
     }
 
     /// The owner, safe for a terminal: `ml/train-0/trainer`, `pod UID`, `slurm 7.batch`, `docker
-    /// 0123456789ab`, a unit; both for a container in a job. `None`: not known.
+    /// 0123456789ab`, or with the name of the container, a unit; both for a container in a job. `None`: not known.
     #[must_use]
     pub fn owner(&self) -> Option<String> {
         let pod = match (self.namespace, self.pod, self.pod_uid) {
@@ -78,7 +78,8 @@ impl BelongsFields<'_> {
         };
         let container = || {
             let id = self.container_id?;
-            Some(format!("{} {}", self.runtime.unwrap_or("container"), id.get(..SHORT_ID).unwrap_or(id)))
+            let name = self.container.unwrap_or(id.get(..SHORT_ID).unwrap_or(id));
+            Some(format!("{} {name}", self.runtime.unwrap_or("container")))
         };
         let slurm = self.slurm_job.map(|job| match self.slurm_step {
             Some(step) => format!("slurm {job}.{step}"),
@@ -128,6 +129,9 @@ mod tests {
             assert_eq!(BelongsFields::from(&details).owner().as_deref(), Some(owner), "{path}");
         }
         assert_eq!(BelongsFields::default().owner(), None);
+        let named =
+            ProcessDetails { container_name: Some("train".to_owned()), ..details("/docker/ID", None) };
+        assert_eq!(BelongsFields::from(&named).owner().as_deref(), Some("docker train"));
         let alone = Belongs { container: belongs([ID]).container, ..Belongs::default() };
         let alone = ProcessDetails { belongs: alone, ..ProcessDetails::default() };
         assert_eq!(BelongsFields::from(&alone).owner().as_deref(), Some("container 5d0f3ac7e1b9"));

@@ -1,7 +1,7 @@
 //! Shared by the tests of the outputs.
 
 use super::event::context::Context;
-use crate::attribute::{Belongs, Gpu, Topology};
+use crate::attribute::{Gpu, Topology};
 use crate::model::compute_units::ComputeUnits;
 use crate::model::event::{Event, Outcome, ProcessId};
 use crate::model::verdict::{ProbeStatus, Verdict};
@@ -57,8 +57,7 @@ pub(crate) fn traced() -> State {
     let details = ProcessDetails {
         cmdline: Some("python train.py".into()),
         cgroup: Some("/slurm/job.scope".into()),
-        belongs: Belongs::default(),
-        pod: None,
+        ..ProcessDetails::default()
     };
     state.enrich(ProcessId(1).into(), details);
     state

@@ -29,6 +29,7 @@ fn items() -> Vec<Item> {
         cgroup: Some(path.to_owned()),
         belongs,
         pod: Some(pod),
+        container_name: Some("train".to_owned()),
     };
     let process =
         Listed { id: Some(ProcessId(9)), tgid: 7, comm: Some("app".to_owned()), ..Listed::default() };

@@ -44,6 +44,18 @@ pub struct ProcessDetails {
     pub belongs: Belongs,
     /// Names of its pod.
     pub pod: Option<PodNames>,
+    /// Name of its container, outside of pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_name: Option<String>,
+}
+
+impl ProcessDetails {
+    /// Name of its container, in its pod or as its engine has it.
+    #[must_use]
+    pub fn container_name(&self) -> Option<&str> {
+        let in_pod = self.pod.as_ref().and_then(|names| names.container.as_deref());
+        in_pod.or(self.container_name.as_deref())
+    }
 }
 
 /// One `struct kfd_process`. Times are CLOCK_MONOTONIC nanoseconds.

@@ -1,8 +1,8 @@
-//! What /proc and the kubelet's logs add to a process that was seen by BPF, in the driver's table or in
+//! What /proc, the kubelet's logs and the files of container engines add to a process that was seen by BPF, in the driver's table or in
 //! sysfs.
 
-use crate::attribute::pods;
 use crate::attribute::process::{self, ProcessInfo};
+use crate::attribute::{engines, pods};
 use crate::kernel::Roots;
 use crate::state::{Process, ProcessDetails};
 
@@ -19,13 +19,15 @@ pub fn details_of(roots: &Roots, info: &ProcessInfo) -> ProcessDetails {
     let ProcessInfo { who, cgroup, belongs } = info;
     let words = || process::cmdline(&roots.procfs, who.tgid, Some(who.start_boottime_ns)).ok();
     let cmdline = if roots.arguments { words() } else { None };
-    let container = belongs.container.as_ref().map(|container| container.id.as_str());
-    let pod = belongs.pod_uid.as_ref().and_then(|uid| pods::read(&roots.logs, uid, container));
+    let id = belongs.container.as_ref().map(|container| container.id.as_str());
+    let pod = belongs.pod_uid.as_ref().and_then(|uid| pods::read(&roots.logs, uid, id));
+    let alone = belongs.container.as_ref().filter(|_| belongs.pod_uid.is_none());
     ProcessDetails {
         cmdline: cmdline.filter(|words| !words.is_empty()).map(|words| words.join(" ")),
         cgroup: cgroup.clone(),
         belongs: belongs.clone(),
         pod,
+        container_name: alone.and_then(|container| engines::name(&roots.engines, container)),
     }
 }
 

@@ -75,8 +75,9 @@ impl World {
                 let belongs = belongs([text.as_str()]);
                 let names =
                     PodNames { namespace: text.clone(), pod: text.clone(), container: Some(text.clone()) };
+                let container_name = Some(text.clone());
                 let (cmdline, cgroup, pod) = (Some(text.clone()), Some(text), Some(names));
-                self.state.enrich(key, ProcessDetails { cmdline, cgroup, belongs, pod });
+                self.state.enrich(key, ProcessDetails { cmdline, cgroup, belongs, pod, container_name });
             }
             self.history.record(event, &change, &self.state, shown::BOOT_NS);
             shown::event(event, &change, &self.state, &self.topology);

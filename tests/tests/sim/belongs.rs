@@ -103,6 +103,22 @@ fn to_a_container_or_to_a_unit() -> Result<()> {
     check("system.slice/train.service", "train.service", &json!({ "unit": "train.service" }))
 }
 
+#[test]
+fn to_a_container_with_the_name_that_its_engine_keeps() -> Result<()> {
+    let id = "0d".repeat(32);
+    let docker = Path::new("/var/lib/docker/containers").join(&id);
+    fs::create_dir_all(&docker)?;
+    fs::write(docker.join("config.v2.json"), json!({"ID": id, "Name": "/train"}).to_string())?;
+    let expected = json!({ "container_id": id, "runtime": "docker", "container": "train" });
+    check(&format!("docker/{id}"), "docker train", &expected)?;
+    let id = "0e".repeat(32);
+    let podman = Path::new("/var/lib/containers/storage/overlay-containers");
+    fs::create_dir_all(podman)?;
+    fs::write(podman.join("containers.json"), json!([{"id": id, "names": ["serve"]}]).to_string())?;
+    let expected = json!({ "container_id": id, "runtime": "podman", "container": "serve" });
+    check(&format!("machine.slice/libpod-{id}.scope/container"), "podman serve", &expected)
+}
+
 /// PIDs of the events of a stream.
 fn pids(stream: &Stream) -> BTreeSet<u64> {
     stream.lines().iter().filter_map(|line| line["pid"].as_u64()).collect()

@@ -13,7 +13,7 @@ const ID_DIGITS: usize = 4;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Whose {
     pub comm: Option<String>,
-    /// The begin of a container's id, or its name in the pod.
+    /// The begin of a container's id, or its name in the pod, or as its engine has it.
     pub container: Option<String>,
     /// A pod's name, `NAMESPACE/NAME` or UID.
     pub pod: Option<String>,
@@ -57,8 +57,8 @@ impl Whose {
 
 fn of_container(details: &ProcessDetails, wanted: &str) -> bool {
     let id = details.belongs.container.as_ref().map(|container| container.id.as_str());
-    let name = details.pod.as_ref().and_then(|names| names.container.as_deref());
-    name == Some(wanted) || wanted.len() >= ID_DIGITS && id.is_some_and(|id| id.starts_with(wanted))
+    details.container_name() == Some(wanted)
+        || wanted.len() >= ID_DIGITS && id.is_some_and(|id| id.starts_with(wanted))
 }
 
 fn of_pod(details: &ProcessDetails, wanted: &str) -> bool {

@@ -73,7 +73,7 @@ impl Owner {
 
     /// Bytes, allocator overhead included.
     pub(super) fn bytes(&self) -> usize {
-        let ProcessDetails { cmdline: _, cgroup, belongs, pod } = &self.details;
+        let ProcessDetails { cmdline: _, cgroup, belongs, pod, container_name } = &self.details;
         let names = pod.iter().flat_map(|pod| [Some(&pod.namespace), Some(&pod.pod), pod.container.as_ref()]);
         let texts = [
             cgroup.as_ref(),
@@ -81,6 +81,7 @@ impl Owner {
             belongs.pod_uid.as_ref(),
             belongs.slurm.as_ref().and_then(|slurm| slurm.step.as_ref()),
             belongs.unit.as_ref(),
+            container_name.as_ref(),
         ];
         let texts = texts
             .into_iter()
