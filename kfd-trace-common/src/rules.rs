@@ -19,10 +19,11 @@ pub const CREATE_QUEUE: u32 = 0x02;
 pub const UPDATE_QUEUE: u32 = 0x07;
 pub const SET_CU_MASK: u32 = 0x1a;
 
-/// ALLOC_MEMORY_OF_GPU, FREE_MEMORY_OF_GPU and IMPORT_DMABUF.
+/// ALLOC_MEMORY_OF_GPU, FREE_MEMORY_OF_GPU, IMPORT_DMABUF, and ROCm's IPC_IMPORT_HANDLE.
 pub const ALLOC_MEMORY: u32 = 0x16;
 pub const FREE_MEMORY: u32 = 0x17;
 pub const IMPORT_DMABUF: u32 = 0x1d;
+pub const IPC_IMPORT: u32 = 0x80;
 
 /// CREATE_PROCESS of 7.2: the file that it is called on is assigned another process
 /// (`kfd_ioctl_create_process`).
@@ -43,7 +44,8 @@ pub const fn changes_queue(nr: u32) -> bool {
 #[must_use]
 #[inline(always)]
 pub const fn changes_memory(nr: u32) -> bool {
-    matches!(nr, ALLOC_MEMORY | FREE_MEMORY | IMPORT_DMABUF)
+    // CRIU_OP restores allocations.
+    matches!(nr, ALLOC_MEMORY | FREE_MEMORY | IMPORT_DMABUF | IPC_IMPORT | CRIU)
 }
 
 /// Which calls get a record each.

@@ -99,7 +99,7 @@ fn enter_for_the_first_time(slot: &mut CallerSlot, file: u64, cmd: u32) {
     // The permission for the one is checked each time; the others have work left at their return.
     if nr != rules::CRIU
         && nr != rules::CREATE_PROCESS
-        && !rules::changes_memory(nr)
+        && (RECORD_MEMORY.load() == 0 || !rules::changes_memory(nr))
         && let Some(sum) = stats::place_of(slot, cmd)
     {
         sum.awaited = 1;
@@ -212,7 +212,7 @@ pub(crate) fn ioctl_handler(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Handlers that allocate, import and free memory, with the same parameters.
+/// Handlers that allocate, import, restore and free memory, with the same parameters.
 #[kprobe]
 pub(crate) fn memory_call(ctx: ProbeContext) -> u32 {
     counters::hit(ProbeId::MemoryCall);

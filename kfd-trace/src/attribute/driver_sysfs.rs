@@ -132,7 +132,12 @@ fn read_use(
 ) {
     match name {
         ("pasid", None) => process.pasid = reader.number(path),
-        ("vram", Some(gpu)) => keep(&mut process.vram, gpu, reader.number(path)),
+        // A signed count, printed without its sign. Below 0 it is wrong: on APUs up to 6.12 a freed GTT buffer is taken
+        // off, which was never added (amdgpu_amdkfd_gpuvm_free_memory_of_gpu).
+        ("vram", Some(gpu)) => {
+            let counted = reader.number(path).filter(|bytes: &u64| i64::try_from(*bytes).is_ok());
+            keep(&mut process.vram, gpu, counted);
+        }
         ("sdma", Some(gpu)) if costly.sdma => keep(&mut process.sdma_us, gpu, reader.number(path)),
         ("stats", Some(gpu)) => {
             keep(&mut process.evicted_ms, gpu, reader.number(&path.join("evicted_ms")));

@@ -6,9 +6,12 @@
 
 use super::cgroup::{Container, Runtime};
 use serde::Deserialize;
-use std::fs::File;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 /// Longest file that is read: of Podman's a few kB per container.
 const LONGEST: u64 = 16 << 20;
@@ -41,18 +44,53 @@ pub fn name(lib: &Path, container: &Container) -> Option<String> {
     name.filter(|name| !name.is_empty())
 }
 
+/// What was read of files that have not changed: processes begin more often than containers.
+static KEPT: Mutex<BTreeMap<PathBuf, Kept>> = Mutex::new(BTreeMap::new());
+
+/// Files that are kept; then all are read again.
+const MOST: usize = 4096;
+
+#[derive(Clone)]
+struct Kept {
+    changed: (SystemTime, u64),
+    /// Names by id.
+    names: Arc<HashMap<String, String>>,
+}
+
 fn docker(lib: &Path, id: &str) -> Option<String> {
-    let text = text(&lib.join("docker/containers").join(id).join("config.v2.json"))?;
-    let OfDocker { name } = serde_json::from_slice(&text).ok()?;
-    Some(name.strip_prefix('/').unwrap_or(&name).to_owned())
+    let read = |text: &[u8]| {
+        let OfDocker { name } = serde_json::from_slice(text).ok()?;
+        Some([(id.to_owned(), name.strip_prefix('/').unwrap_or(&name).to_owned())].into())
+    };
+    names(&lib.join("docker/containers").join(id).join("config.v2.json"), read)?.get(id).cloned()
 }
 
 fn podman(lib: &Path, id: &str) -> Option<String> {
     let folder = lib.join("containers/storage/overlay-containers");
-    PODMAN.iter().find_map(|file| {
-        let all: Vec<OfPodman> = serde_json::from_slice(&text(&folder.join(file))?).ok()?;
-        all.into_iter().find(|container| container.id == id)?.names.into_iter().next()
-    })
+    let read = |text: &[u8]| {
+        let all: Vec<OfPodman> = serde_json::from_slice(text).ok()?;
+        Some(all.into_iter().filter_map(|one| Some((one.id, one.names.into_iter().next()?))).collect())
+    };
+    PODMAN.iter().find_map(|file| names(&folder.join(file), read)?.get(id).cloned())
+}
+
+/// What a file has; read again where it has changed.
+fn names(
+    path: &Path,
+    read: impl FnOnce(&[u8]) -> Option<HashMap<String, String>>,
+) -> Option<Arc<HashMap<String, String>>> {
+    let file = fs::metadata(path).ok()?;
+    let changed = (file.modified().ok()?, file.len());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = kept.get(path).filter(|known| known.changed == changed) {
+        return Some(known.names.clone());
+    }
+    let names = Arc::new(read(&text(path)?)?);
+    if kept.len() >= MOST {
+        kept.clear();
+    }
+    kept.insert(path.to_owned(), Kept { changed, names: names.clone() });
+    Some(names)
 }
 
 /// The whole file, unless it is longer than any of theirs.
@@ -65,7 +103,6 @@ fn text(path: &Path) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     fn put(lib: &Path, path: &str, text: &str) {
         let path = lib.join(path);
@@ -100,6 +137,16 @@ mod tests {
         );
         assert_eq!((of(lib, "dd", podman), of(lib, "ee", podman), of(lib, "bb", docker)), (None, None, None));
         assert_eq!(of(lib, "aa", Some(Runtime::Containerd)), None, "another engine's id");
+    }
+
+    #[test]
+    fn a_container_that_is_renamed_has_its_new_name() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = "docker/containers/aa/config.v2.json";
+        put(root.path(), path, r#"{"Name":"/train"}"#);
+        assert_eq!(of(root.path(), "aa", None), Some("train".into()));
+        put(root.path(), path, r#"{"Name":"/another"}"#);
+        assert_eq!(of(root.path(), "aa", None), Some("another".into()));
     }
 
     #[test]

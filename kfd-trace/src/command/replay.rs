@@ -49,7 +49,7 @@ pub(crate) const BUFFER: usize = 64 << 10;
 ///
 /// # Errors
 /// One line.
-pub(crate) fn open(file: &Path) -> Result<Box<dyn Read + Send>, Stop> {
+pub(super) fn open(file: &Path) -> Result<Box<dyn Read + Send>, Stop> {
     if file.as_os_str() == "-" {
         return Ok(Box::new(io::stdin()));
     }

@@ -3,7 +3,7 @@
 
 use super::event::IoctlCall;
 use super::ioctl::{Arg, decode_args, def, nr};
-use kfd_trace_common::rules::{ALLOC_MEMORY, FREE_MEMORY, IMPORT_DMABUF, changes_memory};
+use kfd_trace_common::rules::{ALLOC_MEMORY, CRIU, FREE_MEMORY, IMPORT_DMABUF, changes_memory};
 use serde::{Deserialize, Serialize};
 
 /// Pages of the CPU, which the driver rounds up to (`PAGE_ALIGN`, amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu).
@@ -11,6 +11,9 @@ const PAGE: u64 = 4096;
 
 /// `KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM`: the same pages are mapped twice, one after the other.
 const TWICE: u64 = 1 << 27;
+
+/// No allocation is larger: 256 TiB, all that an address of four levels reaches.
+const LARGEST: u64 = 1 << 48;
 
 /// Where memory lies: `KFD_IOC_ALLOC_MEM_FLAGS_VRAM`, `_GTT`, `_USERPTR`, `_DOORBELL` and `_MMIO_REMAP`
 /// (include/uapi/linux/kfd_ioctl.h), in this order.
@@ -87,7 +90,13 @@ pub fn of_call(call: &IoctlCall) -> Option<MemoryCall> {
     }
     match call.outcome.errno() {
         Some(0) => {
-            Some(done(command, &decode_args(def(nr(call.cmd)), &call.args)).unwrap_or(MemoryCall::NotSeen))
+            let args = decode_args(def(nr(call.cmd)), &call.args);
+            // Of its operations one allocates, with handles that are in no argument (criu_restore_bo).
+            let other = |op: &Arg| op.name == "op" && op.word.is_some_and(|word| word != "RESTORE");
+            if command == CRIU && args.iter().any(other) {
+                return None;
+            }
+            Some(done(command, &args).unwrap_or(MemoryCall::NotSeen))
         }
         // It has freed all but the mapping, or nothing: the driver keeps the handle (kfd_ioctl_free_memory_of_gpu).
         Some(_) => None,
@@ -106,7 +115,7 @@ fn done(command: u32, args: &[Arg]) -> Option<MemoryCall> {
                 handle,
                 gpu_id: u32::try_from(arg("gpu_id")?).ok()?,
                 domain: Domain::of_flags(flags)?,
-                bytes: size.checked_next_multiple_of(PAGE)?,
+                bytes: size.checked_next_multiple_of(PAGE).filter(|bytes| *bytes <= LARGEST)?,
                 va: arg("va_addr")?,
             })
         }
@@ -173,7 +182,7 @@ mod tests {
         assert_eq!(alloc(8192, 2), held(Domain::Gtt, 8192));
         assert_eq!((alloc(1, 4), alloc(1, 8)), (held(Domain::Userptr, 4096), held(Domain::Doorbell, 4096)));
         assert_eq!(alloc(65536, 1 | 1 << 27), held(Domain::Vram, 32768), "mapped twice");
-        let odd = [alloc(1, 0), alloc(u64::MAX, 1)];
+        let odd = [alloc(1, 0), alloc(1 << 49, 1)];
         assert_eq!(odd, [Some(MemoryCall::NotSeen); 2], "the driver has done something else");
     }
 
@@ -185,6 +194,13 @@ mod tests {
         let expected = Allocation { handle: 5, gpu_id: 7, domain: Domain::Imported, bytes: 0, va: 0x2000 };
         assert_eq!(import, Some(MemoryCall::Holds(expected)));
         assert_eq!(of_call(&call(2, &[9; 12], &[], 0)), None, "CREATE_QUEUE");
+        let criu = |op: u32| of_call(&call(CRIU, &[0; 6], &[op, 0], 0));
+        assert_eq!(
+            (criu(3), criu(1)),
+            (Some(MemoryCall::NotSeen), None),
+            "RESTORE allocates, CHECKPOINT does not"
+        );
+        assert_eq!(of_call(&call(0x80, &[], &[], 0)), Some(MemoryCall::NotSeen), "ROCm's import");
         let lost = IoctlCall { outcome: Outcome::NoReturnSeen, ..call(FREE_MEMORY, &[9], &[], 0) };
         let bare = IoctlCall { args: vec![], ..call(FREE_MEMORY, &[9], &[], 0) };
         assert_eq!([of_call(&lost), of_call(&bare)], [Some(MemoryCall::NotSeen); 2]);

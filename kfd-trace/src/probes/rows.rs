@@ -13,8 +13,13 @@ const EVICTION: &[&str] =
 const FILE: &[&str] = &["FILE_PRIVATE_DATA"];
 
 /// Handlers, as in [`rules::changes_memory`](kfd_trace_common::rules::changes_memory).
-const MEMORY_CALLS: &[&str] =
-    &["kfd_ioctl_alloc_memory_of_gpu", "kfd_ioctl_free_memory_of_gpu", "kfd_ioctl_import_dmabuf"];
+const MEMORY_CALLS: &[&str] = &[
+    "kfd_ioctl_alloc_memory_of_gpu",
+    "kfd_ioctl_free_memory_of_gpu",
+    "kfd_ioctl_import_dmabuf",
+    "kfd_ioctl_criu",
+    "kfd_ioctl_ipc_import_handle",
+];
 
 const UPDATE_QUEUE: Site = Site::Function(&["update_queue"]);
 

@@ -21,9 +21,10 @@ pub enum Item {
     /// CLOCK_REALTIME and CLOCK_BOOTTIME minus CLOCK_MONOTONIC, nanoseconds, whenever they are not as before.
     Clock { wall_ns: i64, boot_ns: i64 },
     /// What is seen, whenever it is not as before.
-    Sight(Sight),
-    /// What was lost since the begin, by name, none of them 0; whenever it is not as before.
-    Lost(BTreeMap<String, u64>),
+    Sight { at_ns: u64, sight: Sight },
+    /// What was lost since the begin, by name, none of them 0, `null` where it could not be read; whenever it is not as
+    /// before.
+    Lost { at_ns: u64, lost: Option<BTreeMap<String, u64>> },
     /// A call of the state.
     Input(Input),
     /// What exists is reported now.

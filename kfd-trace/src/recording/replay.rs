@@ -51,7 +51,11 @@ impl Replay {
             mono_to_boot_ns: 0,
             named: Named::default(),
             sizes: BTreeMap::new(),
-            sight: Sight::default(),
+            sight: Sight {
+                traces: true,
+                unseen: vec!["what was seen was not recorded".to_owned()],
+                ..Sight::default()
+            },
             lost: None,
             now_ns: begin.at_ns,
             held: Vec::new(),
@@ -84,8 +88,8 @@ impl Replay {
                 self.clock.mono_to_wall_ns = i128::from(wall_ns);
                 self.mono_to_boot_ns = boot_ns;
             }
-            Item::Sight(sight) => self.sight = sight,
-            Item::Lost(lost) => self.lost = Some(lost),
+            Item::Sight { sight, .. } => self.sight = sight,
+            Item::Lost { lost, .. } => self.lost = lost,
             Item::Input(input) => self.state.play(input, &mut self.held),
             Item::Existing => {
                 for (event, change) in self.state.existing() {
@@ -128,15 +132,19 @@ fn safe(mut topology: Topology) -> Topology {
 #[must_use]
 pub fn time_of(item: &Item) -> Option<u64> {
     match item {
-        Item::Begin(Begin { at_ns, .. }) | Item::Loads { at_ns, .. } | Item::End { at_ns, .. } => {
-            Some(*at_ns)
-        }
+        Item::Begin(Begin { at_ns, .. })
+        | Item::Loads { at_ns, .. }
+        | Item::Sight { at_ns, .. }
+        | Item::Lost { at_ns, .. }
+        | Item::End { at_ns, .. } => Some(*at_ns),
         Item::Input(input) => match input {
             Input::Event(event) => Some(event.mono_ns),
             Input::Process { read, .. } | Input::Queue { read, .. } => Some(read.until_ns),
             Input::Corrected { at_ns, .. }
             | Input::Gone { at_ns, .. }
             | Input::Unloaded { at_ns }
+            | Input::Vram { at_ns, .. }
+            | Input::Missed { at_ns }
             | Input::Expired { at_ns } => Some(*at_ns),
             Input::Sampled(samples) => samples.last().map(|sample| sample.at_ns),
             Input::Details { .. }
@@ -144,14 +152,8 @@ pub fn time_of(item: &Item) -> Option<u64> {
             | Input::Unlisted(_)
             | Input::Sought
             | Input::Late
-            | Input::Anew
-            | Input::Vram(_) => None,
+            | Input::Anew => None,
         },
-        Item::Driver { .. }
-        | Item::Gpus(_)
-        | Item::Clock { .. }
-        | Item::Sight(_)
-        | Item::Lost(_)
-        | Item::Existing => None,
+        Item::Driver { .. } | Item::Gpus(_) | Item::Clock { .. } | Item::Existing => None,
     }
 }

@@ -12,6 +12,7 @@ use crate::output::{golden, samples::topology};
 use crate::state::samples::facts;
 use crate::state::{
     Difference, FoundDifference, Input, ListedQueue, ProcessDetails, ProcessKey, ReadTimes, Sample, Source,
+    Vram,
 };
 use serde_json::Value;
 
@@ -58,6 +59,8 @@ fn items() -> Vec<Item> {
         Input::Late,
         Input::Expired { at_ns: 8 },
         Input::Anew,
+        Input::Vram { at_ns: 9, changed: vec![Vram { place: (7, Some(1)), bytes: [(58270, 4096)].into() }] },
+        Input::Missed { at_ns: 9 },
     ];
     let mut items = vec![
         // The program's version is its own.
@@ -65,13 +68,16 @@ fn items() -> Vec<Item> {
         Item::Driver { named: Named::default(), sizes: [(2, 96)].into() },
         Item::Gpus(topology()),
         Item::Clock { wall_ns: 1_790_000_000_000_000_000, boot_ns: 5_000_000 },
-        Item::Sight(Sight {
-            traces: true,
-            queues: true,
-            unseen: vec!["not seen: faults".to_owned()],
-            ..Sight::default()
-        }),
-        Item::Lost([("records lost, queue_create, queue_add".to_owned(), 7)].into()),
+        Item::Sight {
+            at_ns: 5,
+            sight: Sight {
+                traces: true,
+                queues: true,
+                unseen: vec!["not seen: faults".to_owned()],
+                ..Sight::default()
+            },
+        },
+        Item::Lost { at_ns: 5, lost: Some([("records lost, queue_create, queue_add".to_owned(), 7)].into()) },
     ];
     items.extend(inputs.into_iter().chain(golden::events().into_iter().map(Input::Event)).map(Item::Input));
     items.extend([

@@ -35,7 +35,7 @@ impl State {
     #[inline(never)]
     fn apply_to_row(&mut self, event: &Event, change: &mut Change) -> bool {
         let Some(key) = event.process.map(ProcessKey::Traced) else { return false };
-        let (now, totals) = (event.mono_ns, &mut self.totals);
+        let (now, totals, allocations) = (event.mono_ns, &mut self.totals, &mut self.allocations);
         let Some(row) = self.rows.get_mut(&key).filter(|row| row.alive()) else { return false };
         row.touch(now);
         change.process = Some(key);
@@ -46,7 +46,7 @@ impl State {
             Body::Restore(eviction) => row.restore(eviction, now, totals, change),
             Body::QueuesSuspended(call) => row.suspend_queues(call, event),
             Body::QueuesResumed(call) => row.resume_queues(call, event),
-            Body::Ioctl(call) => row.memory.call(call),
+            Body::Ioctl(call) => row.memory.call(call, allocations),
             // Of a failed eviction, what became of each GPU is in its own
             // evictions and restores.
             Body::EvictFailed(_) => {}

@@ -95,7 +95,9 @@ pub enum Input {
     /// [`super::State::start_anew`]
     Anew,
     /// [`super::State::count_vram`]: what has changed.
-    Vram(Vec<Vram>),
+    Vram { at_ns: u64, changed: Vec<Vram> },
+    /// [`super::State::miss_memory`]
+    Missed { at_ns: u64 },
 }
 
 /// What a list shows for a queue.

@@ -5,23 +5,31 @@ use crate::model::memory::{Allocation, Domain, MemoryCall, of_call};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Allocations of a process that are followed one by one; of more, only that there are more is known.
+/// Allocations of a process that are followed one by one, and of all processes together; of more, only that there are
+/// more is known.
 pub(super) const MOST: usize = 1 << 16;
+pub(super) const MOST_OF_ALL: usize = 1 << 20;
 
 /// What one process holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
-    /// By handle. Shared with the snapshots.
-    held: Arc<BTreeMap<u64, Held>>,
+    /// `None`: nothing is known. Shared with the snapshots.
+    known: Option<Arc<Known>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Known {
+    /// By handle.
+    held: BTreeMap<u64, Held>,
     /// By gpu_id and where it lies, none of them 0.
     sums: BTreeMap<(u32, Domain), MemorySum>,
     /// Bytes of VRAM by gpu_id, as the driver counts them (sysfs, `vram_<gpu_id>`): with SVM on some drivers, without
     /// what was imported.
-    pub(super) vram: BTreeMap<u32, u64>,
+    vram: BTreeMap<u32, u64>,
     /// A call that allocates, imports or frees was seen.
-    pub(super) seen: bool,
+    seen: bool,
     /// Something was allocated or freed, and it was not seen what.
-    pub(super) unseen: bool,
+    unseen: bool,
 }
 
 /// An allocation that was not freed.
@@ -44,75 +52,116 @@ pub struct MemorySum {
     pub allocations: u64,
 }
 
+static NO_SUMS: BTreeMap<(u32, Domain), MemorySum> = BTreeMap::new();
+static NO_COUNTS: BTreeMap<u32, u64> = BTreeMap::new();
+
 impl Memory {
+    /// Nothing is known of it, which is so of most processes of a machine without allocations.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        self.known.is_none()
+    }
+
     /// Its allocations with their handles, as far as they were seen.
     pub fn held(&self) -> impl Iterator<Item = (u64, &Held)> {
-        self.held.iter().map(|(handle, held)| (*handle, held))
+        self.known.iter().flat_map(|known| known.held.iter().map(|(handle, held)| (*handle, held)))
     }
 
     /// By gpu_id and where it lies.
     #[must_use]
     pub fn sums(&self) -> &BTreeMap<(u32, Domain), MemorySum> {
-        &self.sums
+        self.known.as_ref().map_or(&NO_SUMS, |known| &known.sums)
     }
 
     /// As the driver counts it, bytes by gpu_id; empty where that is not known.
     #[must_use]
     pub fn vram(&self) -> &BTreeMap<u32, u64> {
-        &self.vram
+        self.known.as_ref().map_or(&NO_COUNTS, |known| &known.vram)
+    }
+
+    /// Whether all calls were seen; `None` where none was, and none is known to be missing.
+    pub(super) fn sees_all(&self) -> Option<bool> {
+        let known = self.known.as_ref()?;
+        (known.seen || known.unseen).then_some(!known.unseen)
+    }
+
+    fn known(&mut self) -> &mut Known {
+        Arc::make_mut(self.known.get_or_insert_default())
     }
 
     /// `vram`: empty where the source does not have it.
     pub(super) fn counted(&mut self, vram: &BTreeMap<u32, u64>) {
         if !vram.is_empty() {
-            self.vram.clone_from(vram);
+            self.count(vram.clone());
         }
     }
 
-    pub(super) fn call(&mut self, call: &IoctlCall) {
-        let call_of = of_call(call);
-        self.seen |= call_of.is_some();
-        match call_of {
-            Some(MemoryCall::Holds(allocation)) => self.hold(allocation, call.entered_ns),
-            Some(MemoryCall::Frees { handle }) => self.free(handle),
-            Some(MemoryCall::NotSeen) => self.unseen = true,
-            None => {}
+    pub(super) fn count(&mut self, vram: BTreeMap<u32, u64>) {
+        self.known().vram = vram;
+    }
+
+    /// A record was lost, and may have been one of its calls.
+    pub(super) fn misses(&mut self) {
+        self.known().unseen = true;
+    }
+
+    /// `all`: allocations of all processes.
+    pub(super) fn call(&mut self, call: &IoctlCall, all: &mut usize) {
+        let Some(of_call) = of_call(call) else { return };
+        let known = self.known();
+        known.seen = true;
+        match of_call {
+            MemoryCall::Holds(allocation) => known.hold(allocation, call.entered_ns, all),
+            MemoryCall::Frees { handle } => known.free(handle, call.entered_ns, all),
+            MemoryCall::NotSeen => known.unseen = true,
         }
     }
 
-    fn hold(&mut self, allocation: Allocation, since_ns: u64) {
+    /// The driver has freed it.
+    pub(super) fn end(&mut self, all: &mut usize) {
+        if let Some(known) = self.known.take() {
+            *all = all.saturating_sub(known.held.len());
+        }
+    }
+}
+
+impl Known {
+    fn hold(&mut self, allocation: Allocation, since_ns: u64, all: &mut usize) {
         let Allocation { handle, gpu_id, domain, bytes, va } = allocation;
-        // Its end was not seen.
+        // Its end was not seen, or comes after this.
         if self.held.contains_key(&handle) {
             self.unseen = true;
-            self.free(handle);
+            self.remove(handle, all);
         }
-        if self.held.len() == MOST {
+        if self.held.len() >= MOST || *all >= MOST_OF_ALL {
             self.unseen = true;
             return;
         }
-        Arc::make_mut(&mut self.held).insert(handle, Held { gpu_id, domain, bytes, va, since_ns });
+        self.held.insert(handle, Held { gpu_id, domain, bytes, va, since_ns });
+        *all += 1;
         let sum = self.sums.entry((gpu_id, domain)).or_default();
-        sum.bytes += bytes;
+        sum.bytes = sum.bytes.saturating_add(bytes);
         sum.allocations += 1;
     }
 
-    fn free(&mut self, handle: u64) {
-        let Some(Held { gpu_id, domain, bytes, .. }) = Arc::make_mut(&mut self.held).remove(&handle) else {
-            self.unseen = true;
-            return;
-        };
+    fn free(&mut self, handle: u64, entered_ns: u64, all: &mut usize) {
+        match self.held.get(&handle) {
+            // Another thread got the same handle before this one had returned.
+            Some(held) if held.since_ns > entered_ns => {}
+            Some(_) => self.remove(handle, all),
+            None => self.unseen = true,
+        }
+    }
+
+    fn remove(&mut self, handle: u64, all: &mut usize) {
+        let Some(Held { gpu_id, domain, bytes, .. }) = self.held.remove(&handle) else { return };
+        *all = all.saturating_sub(1);
         if let Some(sum) = self.sums.get_mut(&(gpu_id, domain)) {
-            sum.bytes -= bytes;
+            sum.bytes = sum.bytes.saturating_sub(bytes);
             sum.allocations -= 1;
             if sum.allocations == 0 {
                 self.sums.remove(&(gpu_id, domain));
             }
         }
-    }
-
-    /// The driver has freed it.
-    pub(super) fn end(&mut self) {
-        *self = Memory::default();
     }
 }

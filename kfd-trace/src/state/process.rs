@@ -159,7 +159,7 @@ impl Process {
     /// seen: there was none, or they are not traced.
     #[must_use]
     pub fn memory_is_whole(&self) -> Option<bool> {
-        self.memory.seen.then_some(self.created_ns.is_some() && !self.memory.unseen)
+        self.memory.sees_all().map(|sees_all| sees_all && self.created_ns.is_some())
     }
 
     /// A copy for the outputs, without what only the rules use: that is most of the row of a process that had

@@ -26,6 +26,8 @@ pub struct State {
     pub(super) gpus: GpuStates,
     pub(super) scheduled: Schedules,
     pub(super) totals: Totals,
+    /// Of all processes, that are followed one by one.
+    pub(super) allocations: usize,
     pub(super) adopted_keys: u64,
     /// If it is recorded.
     pub(super) tape: Option<Vec<Input>>,
@@ -43,6 +45,7 @@ impl State {
             gpus: GpuStates::new(),
             scheduled: Schedules::new(),
             totals: Totals::default(),
+            allocations: 0,
             adopted_keys: 0,
             tape: None,
         }
@@ -203,7 +206,7 @@ impl State {
         row.released_ns = Some(at_ns);
         change.released = Some(key);
         row.mqd_of_unborn.clear();
-        row.memory.end();
+        row.memory.end(&mut self.allocations);
         let left: Vec<_> = row.queues.keys().copied().collect();
         for queue_id in left {
             self.end_queue(key, queue_id, None, QueueEnd { at_ns, cause }, change);

@@ -88,7 +88,8 @@ impl State {
             Input::Late => self.samples_are_late(),
             Input::Expired { at_ns } => drop(self.expire(at_ns)),
             Input::Anew => self.start_anew(),
-            Input::Vram(changed) => self.set_vram(changed),
+            Input::Vram { at_ns, changed } => self.set_vram(at_ns, changed),
+            Input::Missed { at_ns } => self.miss_memory(at_ns),
         }
     }
 }

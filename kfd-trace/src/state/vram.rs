@@ -1,44 +1,58 @@
 //! What the driver counts of the memory of processes, beside what their ioctls show ([`super::memory`]).
 
-use super::input::{Input, Vram};
+use super::input::{Input, ReadTimes, Vram};
 use super::process::Process;
 use super::rows::State;
 use crate::model::inventory::Listed;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl State {
-    /// Takes over what the driver counts, where it is not as before. Processes without a row, or with one that is
-    /// younger than the reading, are left out. `from_ns`: when the reading began.
-    pub fn count_vram<'l>(&mut self, from_ns: u64, listed: impl IntoIterator<Item = &'l Listed>) {
+    /// Takes over what the driver counts, where it is not as before: nothing is known of a process that the list, which is
+    /// complete, does not have. Rows that are younger than the reading are left out.
+    pub fn count_vram(&mut self, read: ReadTimes, listed: &[Listed]) {
         let mut changed = Vec::new();
+        let mut there = BTreeSet::new();
         for process in listed {
-            let row = self.places.get(process.place()).and_then(|key| self.rows.get(&key));
-            let differs = |row: &Process| row.first_seen_ns <= from_ns && row.memory.vram != process.vram;
-            if row.is_some_and(differs) {
+            let Some(key) = self.places.get(process.place()) else { continue };
+            there.insert(key);
+            let differs =
+                |row: &Process| row.first_seen_ns <= read.from_ns && *row.memory.vram() != process.vram;
+            if self.rows.get(&key).is_some_and(differs) {
                 changed.push(Vram { place: process.place(), bytes: process.vram.clone() });
             }
         }
+        let counted = |row: &&Process| row.alive() && !row.memory.vram().is_empty();
+        let gone = self.rows.values().filter(counted).filter(|row| !there.contains(&row.key));
+        changed.extend(gone.filter_map(|row| Some(Vram { place: row.place()?, bytes: BTreeMap::new() })));
         if !changed.is_empty() {
-            self.set_vram(changed);
+            self.set_vram(read.until_ns, changed);
         }
     }
 
-    pub(super) fn set_vram(&mut self, changed: Vec<Vram>) {
-        self.note(|| Input::Vram(changed.clone()));
+    pub(super) fn set_vram(&mut self, at_ns: u64, changed: Vec<Vram>) {
+        self.note(|| Input::Vram { at_ns, changed: changed.clone() });
         for Vram { place, bytes } in changed {
             if let Some(row) = self.places.get(place).and_then(|key| self.rows.get_mut(&key)) {
-                row.memory.vram = bytes;
+                row.memory.count(bytes);
             }
         }
+    }
+
+    /// Records were lost: which allocations a process has is no longer certain.
+    pub fn miss_memory(&mut self, at_ns: u64) {
+        self.note(|| Input::Missed { at_ns });
+        self.rows.values_mut().filter(|row| row.alive()).for_each(|row| row.memory.misses());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::event::IoctlCall;
     use crate::model::event::{Body, ProcessId};
     use crate::model::memory::Domain;
     use crate::model::memory::samples::{GTT, VRAM, allocated, freed, imported};
-    use crate::state::memory::{MOST, Memory};
+    use crate::state::memory::{MOST, MOST_OF_ALL, Memory};
     use crate::state::samples::{event, seen, state};
 
     const GPU: u32 = 7;
@@ -99,14 +113,51 @@ mod tests {
     fn the_drivers_count_is_of_the_row_that_was_there_and_goes_with_it() {
         let mut state = having(&[allocated(1, GPU, 4096, VRAM)]);
         let listed = |tgid, bytes| Listed { tgid, vram: [(GPU, bytes)].into(), ..Listed::default() };
-        state.count_vram(5, &[listed(700, 1)]);
+        state.count_vram(5.into(), &[listed(700, 1)]);
         assert!(row(&state).memory.vram().is_empty(), "of a process before it");
         state.start_tape();
-        state.count_vram(30, &[listed(700, 4096), listed(800, 1)]);
-        state.count_vram(40, &[listed(700, 4096)]);
+        state.count_vram(30.into(), &[listed(700, 4096), listed(800, 1)]);
+        state.count_vram(40.into(), &[listed(700, 4096)]);
         assert_eq!(row(&state).memory.vram(), &[(GPU, 4096)].into());
         assert_eq!(state.take_tape().len(), 1, "only what changes it");
+        state.count_vram(45.into(), &[listed(800, 1)]);
+        assert!(row(&state).memory.vram().is_empty(), "the driver has it no longer");
         state.apply(&event(50, 1, 700, Body::ProcessRelease));
         assert_eq!(row(&state).memory, Memory::default(), "the driver has freed it");
+    }
+
+    #[test]
+    fn after_a_lost_record_nothing_is_certain() {
+        let mut state = having(&[allocated(1, GPU, 4096, VRAM)]);
+        state.miss_memory(30);
+        assert_eq!(row(&state).memory_is_whole(), Some(false));
+        let mut state = having(&[]);
+        state.miss_memory(30);
+        assert_eq!(row(&state).memory_is_whole(), Some(false), "it may have been its first one");
+    }
+
+    #[test]
+    fn a_handle_that_another_thread_gets_at_once_is_held() {
+        let at = |entered_ns, body| {
+            let Body::Ioctl(call) = body else { panic!("an ioctl") };
+            Body::Ioctl(IoctlCall { entered_ns, ..call })
+        };
+        let first = at(10, allocated(1, GPU, 4096, VRAM));
+        // The one that frees returns last.
+        let state = having(&[first, at(30, allocated(1, GPU, 8192, VRAM)), at(20, freed(1))]);
+        assert_eq!(sums(&state), [(Domain::Vram, 8192, 1)]);
+        assert_eq!(row(&state).memory_is_whole(), Some(false));
+    }
+
+    #[test]
+    fn all_processes_together_are_bounded_and_an_end_makes_room() {
+        let mut state = having(&[]);
+        state.allocations = MOST_OF_ALL - 1;
+        for handle in [1, 2] {
+            state.apply(&event(20, 1, 700, allocated(handle, GPU, 4096, VRAM)));
+        }
+        assert_eq!((sums(&state), state.allocations), (vec![(Domain::Vram, 4096, 1)], MOST_OF_ALL));
+        state.apply(&event(50, 1, 700, Body::ProcessRelease));
+        assert_eq!(state.allocations, MOST_OF_ALL - 1);
     }
 }

@@ -46,6 +46,12 @@ impl Tracer {
         if lost > pending.lost {
             log::warn!("up to {} events were missed: comparing with the driver's lists", lost - pending.lost);
             (pending.lost, pending.until_ns) = (lost, now_ns + SUSPICION_NS);
+            self.state.miss_memory(now_ns);
+        }
+        let undecoded = self.undecoded.by_reason().values().sum();
+        if undecoded > pending.undecoded {
+            pending.undecoded = undecoded;
+            self.state.miss_memory(now_ns);
         }
         let suspicious = now_ns < pending.until_ns;
         if !idle {
@@ -91,7 +97,7 @@ impl Tracer {
         let lists: Vec<&Inventory> = look.kernel.list().into_iter().chain(&look.sysfs).collect();
         lists.iter().for_each(|list| self.state.compared(list.source));
         if let Some(sysfs) = &look.sysfs {
-            self.state.count_vram(sysfs.read.from_ns, &sysfs.processes);
+            self.state.count_vram(sysfs.read, &sysfs.processes);
         }
         for finding in &judgement.believed {
             let resynced = self.state.resync(*finding, &lists, look.until_ns);

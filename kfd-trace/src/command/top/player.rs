@@ -1,7 +1,7 @@
 //! What is shown, between the moments that come and the keys that are pressed. Pure.
 
 use crate::output::top::{Controls, Moment, Trends, Ui, View};
-use ratatui::crossterm::event::Event;
+use ratatui::crossterm::event::{Event, KeyCode, KeyModifiers};
 use ratatui::layout::Size;
 
 /// The moments with what the user chose.
@@ -26,7 +26,7 @@ impl Player {
 
     /// False if it ends.
     pub(super) fn press(&mut self, event: &Event, size: Size) -> bool {
-        let Some(view) = self.view(size) else { return true };
+        let Some(view) = self.view(size) else { return !ends(event) };
         let Some(ui) = std::mem::take(&mut self.ui).after(event, &view) else { return false };
         self.ui = ui;
         match (self.ui.is_paused(), &self.latest) {
@@ -51,5 +51,15 @@ impl Player {
         let view = View::new(moment, trends, &self.ui, size);
         self.ui = std::mem::take(&mut self.ui).settled(&view);
         Some(view)
+    }
+}
+
+/// Before the first moment.
+fn ends(event: &Event) -> bool {
+    let Event::Key(key) = event else { return false };
+    match key.code {
+        KeyCode::Char('q') => true,
+        KeyCode::Char('c') => key.modifiers.contains(KeyModifiers::CONTROL),
+        _ => false,
     }
 }

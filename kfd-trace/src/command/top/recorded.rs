@@ -3,7 +3,7 @@
 //! In: items of a file, and what the user wants ([`Controls`]). Out: a [`Moment`] for each screen.
 
 use super::screen::Screen;
-use crate::command::replay::{BUFFER, open};
+use crate::command::replay::BUFFER;
 use crate::output::top::{Controls, Moment, Played, RECENT};
 use crate::recording::{Begin, Item, Line, ReadError, Reader, Replay, When, time_of};
 use crate::runtime::exit::Stop;
@@ -12,11 +12,14 @@ use crate::state::{Filter, History};
 use crate::tracer::engine;
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::thread;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::task::yield_now;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// What is requested.
@@ -41,13 +44,18 @@ const JUMP: u64 = 10_000_000_000;
 
 type Slice = Vec<Result<Item, ReadError>>;
 
+type Opening<'f> = Pin<Box<dyn Future<Output = Result<Tape, Stop>> + 'f>>;
+
 /// Plays it until the user ends it.
 ///
 /// # Errors
 /// If it is no recording, begins later than requested, or there is no terminal.
 pub async fn play(options: &RecordedOptions) -> Result<(), Stop> {
     let mut signals = Signals::of_a_terminal().map_err(Stop::failed)?;
-    let mut tape = Tape::open(&options.file).await?;
+    let mut tape = tokio::select! {
+        tape = Tape::open(&options.file) => tape?,
+        () = signals.any() => return Ok(()),
+    };
     let mut target = match options.at {
         None => tape.at_ns,
         Some(when) => {
@@ -57,35 +65,46 @@ pub async fn play(options: &RecordedOptions) -> Result<(), Stop> {
     let mut screen = Screen::open(options.colour)?;
     let mut controls = screen.controls();
     let mut wanted = *controls.borrow();
+    // Without a moment there is nothing that keys could be about.
+    screen.show(tape.moment(wanted));
     let mut due = interval(options.interval);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut since = Instant::now();
+    // It begins anew, to go back.
+    let mut again: Option<Opening<'_>> = None;
     let shown = loop {
-        let behind = !tape.is_at(target);
+        let behind = again.is_none() && !tape.is_at(target);
         tokio::select! {
             biased;
             ended = screen.ended() => break ended,
             () = signals.any() => break Ok(()),
             Ok(()) = controls.changed() => {
                 let now = *controls.borrow_and_update();
-                let jumps = now.jumps - wanted.jumps;
-                target = jumped(tape.begin.at_ns, if behind { target } else { tape.at_ns }, jumps);
-                if target < tape.at_ns {
-                    match Tape::open(&options.file).await {
-                        Ok(again) => tape = again,
-                        Err(stop) => break Err(stop),
-                    }
+                let from = if behind || again.is_some() { target } else { tape.at_ns };
+                target = jumped(tape.begin.at_ns, from, now.jumps - wanted.jumps);
+                if again.is_none() && tape.is_past(target) {
+                    again = Some(Box::pin(Tape::open(&options.file)));
                 }
                 wanted = now;
                 due.reset_immediately();
             }
+            opened = begun_anew(&mut again), if again.is_some() => {
+                again = None;
+                match opened {
+                    Ok(opened) => tape = opened,
+                    Err(stop) => break Err(stop),
+                }
+            }
             slice = tape.slices.recv(), if behind && tape.is_starved() => tape.add(slice),
-            () = std::future::ready(()), if behind => tape.take(target),
-            _ = due.tick() => {
+            // Others have their turn between two slices.
+            () = yield_now(), if behind && !tape.is_starved() => tape.take(target),
+            _ = due.tick(), if again.is_none() => {
                 screen.show(tape.moment(wanted));
-                let passed = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                // What it took to get here is not playing time.
+                let passed = since.elapsed().min(2 * options.interval).as_nanos();
                 since = Instant::now();
                 if !wanted.paused {
+                    let passed = u64::try_from(passed).unwrap_or(u64::MAX);
                     target = tape.at_ns.saturating_add(passed.saturating_mul(u64::from(wanted.speed)));
                 }
             }
@@ -93,6 +112,13 @@ pub async fn play(options: &RecordedOptions) -> Result<(), Stop> {
     };
     screen.close().await;
     shown
+}
+
+async fn begun_anew(again: &mut Option<Opening<'_>>) -> Result<Tape, Stop> {
+    match again {
+        Some(again) => again.await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Not before the begin; the end is where there are no more items.
@@ -175,6 +201,11 @@ impl Tape {
 
     fn is_over(&self) -> bool {
         self.over.is_some() && self.pending.is_empty()
+    }
+
+    /// It has taken items after this time.
+    pub(super) fn is_past(&self, target_ns: u64) -> bool {
+        target_ns < self.at_ns.max(self.replay.now_ns)
     }
 
     /// There may be more items, and none is here.
@@ -260,13 +291,20 @@ fn keep<'a>(
 
 /// Read by a thread: a file of a disk that hangs must not keep the keys from being read.
 fn read(file: &Path) -> Result<mpsc::Receiver<Slice>, Stop> {
-    let opened = open(file)?;
+    if file.as_os_str() == "-" {
+        return Err(Stop::usage("`top` reads keys from standard input: give --recording the name of a file"));
+    }
+    let file = file.to_owned();
     let (sender, slices) = mpsc::channel(AHEAD);
     let reads = move || {
+        let opened = match File::open(&file) {
+            Ok(opened) => opened,
+            // The other side may be done.
+            Err(error) => return drop(sender.blocking_send(vec![Err(error.into())])),
+        };
         let mut reader = Reader::new(BufReader::with_capacity(BUFFER, opened));
         loop {
             let slice: Slice = reader.by_ref().take(SLICE).collect();
-            // The other side may be done.
             if slice.is_empty() || sender.blocking_send(slice).is_err() {
                 return;
             }

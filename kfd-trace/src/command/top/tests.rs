@@ -86,7 +86,10 @@ fn a_pause_keeps_the_screen_and_what_comes_meanwhile_is_shown_after_it() {
     let options = options(Duration::ZERO);
     let mut top = having_a_queue(&options);
     let mut player = Player::default();
-    assert!(player.view(SIZE).is_none() && press(&mut player, 'q'), "nothing is shown yet");
+    assert!(
+        player.view(SIZE).is_none() && press(&mut player, 'p') && !press(&mut player, 'q'),
+        "nothing is shown yet"
+    );
     player.take(top.moment());
     let before = shown(&mut player);
     assert!(press(&mut player, 'p'));
@@ -114,8 +117,8 @@ fn recording(end: bool) -> tempfile::NamedTempFile {
     let mut items = vec![
         Item::Begin(begin),
         Item::Clock { wall_ns: 1_790_000_000_000_000_000, boot_ns: 0 },
-        Item::Sight(Sight { traces: true, queues: true, ..Sight::default() }),
-        Item::Lost([].into()),
+        Item::Sight { at_ns: 5 * S, sight: Sight { traces: true, queues: true, ..Sight::default() } },
+        Item::Lost { at_ns: 5 * S, lost: Some([].into()) },
         input(10, seen(false)),
         input(11, create(3)),
         input(12, create(4)),
@@ -189,6 +192,12 @@ fn a_jump_stays_within_the_recording_and_the_time_of_the_begin_is_its_own() {
     assert_eq!(jumped(5 * S, 40 * S, -2), 20 * S);
     assert_eq!((jumped(5 * S, 12 * S, -1), jumped(5 * S, 12 * S, 3)), (5 * S, 42 * S));
     let tape = opened(&recording(true));
+    let mut past = opened(&recording(true));
+    at(&mut past, 11);
+    assert!(past.is_past(15 * S) && !past.is_past(16 * S));
+    // On its way to a later time it has taken what comes before that.
+    past.take(100 * S);
+    assert!(past.is_past(20 * S), "{}", past.is_at(20 * S));
     let time = |text: &str| tape.time(text.parse().expect("a time"));
     assert_eq!((time("+90s"), time("1970-01-01T00:00:07Z")), (Ok(95 * S), Ok(12 * S)));
     assert_eq!(time("1969-12-31T23:59:59Z"), Err("it begins later"));

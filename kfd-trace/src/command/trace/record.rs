@@ -23,7 +23,8 @@ pub(super) struct Recording {
     gpus: Option<Topology>,
     clock: Option<(i64, i64)>,
     sight: Option<Sight>,
-    lost: Option<BTreeMap<String, u64>>,
+    /// The inner `None`: it could not be read.
+    lost: Option<Option<BTreeMap<String, u64>>>,
     /// When losses were read last.
     looked: Option<Instant>,
 }
@@ -96,19 +97,16 @@ impl Recording {
     fn look(&mut self, tracer: &Tracer) -> io::Result<()> {
         let sight = status::sight(tracer.probes(), tracer.queues_by_ioctl());
         if self.sight.as_ref() != Some(&sight) {
-            self.recorder.put(&Item::Sight(sight.clone()))?;
+            self.recorder.put(&Item::Sight { at_ns: clock::mono_ns(), sight: sight.clone() })?;
             self.sight = Some(sight);
         }
         let lost = tracer.tables().ok().map(|tables| tables.missing(&tracer.undecoded));
         self.looked = Some(Instant::now());
-        match lost {
-            Some(lost) if self.lost.as_ref() != Some(&lost) => {
-                self.recorder.put(&Item::Lost(lost.clone()))?;
-                self.lost = Some(lost);
-                Ok(())
-            }
-            _ => Ok(()),
+        if self.lost.as_ref() != Some(&lost) {
+            self.recorder.put(&Item::Lost { at_ns: clock::mono_ns(), lost: lost.clone() })?;
+            self.lost = Some(lost);
         }
+        Ok(())
     }
 
     /// Must be called at least once a second.

@@ -71,7 +71,7 @@ fn ages<'h>(held: impl Iterator<Item = &'h Held>, now_ns: u64) -> Vec<OfAge> {
         let age_ns = now_ns.saturating_sub(held.since_ns);
         let at = AGES.iter().position(|limit| age_ns < *limit).unwrap_or(AGES.len());
         ages[at].allocations += 1;
-        ages[at].bytes += held.bytes;
+        ages[at].bytes = ages[at].bytes.saturating_add(held.bytes);
     }
     ages
 }
@@ -104,7 +104,7 @@ mod tests {
             state.apply(&event(at * S, 1, PID, body));
         }
         let listed = Listed { tgid: PID, vram: [(GPU, 12288), (9, 0)].into(), ..Listed::default() };
-        state.count_vram(9 * S, &[listed]);
+        state.count_vram((9 * S).into(), &[listed]);
         let (snapshot, topology, clock) = (state.snapshot(), topology(), clock());
         let view = ApiView { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: 61 * S };
         let of = |text: serde_json::Result<String>| -> Value {

@@ -13,6 +13,10 @@ pub(super) fn families(
     groups: &Groups<'_>,
     gpus: &Ranked<Option<u32>>,
 ) -> Vec<TextFamily> {
+    let known = |shown: &Shown<'_>| !shown.process.memory.is_unknown();
+    if !groups.iter().flat_map(|group| &group.items).any(known) {
+        return Vec::new();
+    }
     let mut all = vec![vram(groups, gpus)];
     if scrape.sees(&[ProbeId::MemoryCall]) {
         all.extend(by_ioctls(groups));

@@ -159,7 +159,7 @@ metrics! {
     PROCESS_QUEUES = Gauge "kfd_process_queues" ["pid", "kfd_process", "comm", "gpu_id", "queue_type"]
         "Queues of a process.";
     PROCESS_VRAM = Gauge "kfd_process_vram_bytes" ["pid", "kfd_process", "comm", "gpu_id"]
-        "VRAM of a process as the driver counts it, on the GPUs where it has any, or a queue; read every five seconds. Imported memory is its exporter's.";
+        "VRAM of a process as the driver counts it, on the GPUs where it has any, or a queue; read every ten seconds. Imported memory is its exporter's.";
     PROCESS_MEMORY = Gauge "kfd_process_memory_bytes" ["pid", "kfd_process", "comm", "gpu_id", "domain"]
         "Memory that a process allocated by ioctls of KFD and has not freed, by domain: vram, gtt (of the machine), userptr (its own), doorbell, mmio. Of a process that existed before the tracer only what came later.";
     PROCESS_ALLOCATIONS = Gauge "kfd_process_memory_allocations" ["pid", "kfd_process", "comm", "gpu_id", "domain"]

@@ -15,6 +15,8 @@ pub(crate) struct Pending {
     pub(super) until_ns: u64,
     /// Lost records at the last tick, plus what could not be recorded.
     pub(super) lost: u64,
+    /// Records that could not be decoded until then.
+    pub(super) undecoded: u64,
     pub(super) found: BTreeSet<FoundDifference>,
     /// Consecutive walks that broke off.
     pub(super) broken_walks: u32,

@@ -1,7 +1,7 @@
 //! One node: its GPUs, their processes, the driver's activity, and the tracer's state.
 
 use super::panel::{
-    Dashboard, PER_SECOND, Panel, SECONDS, SHARE, heatmap, lines, stack, stat, states, table,
+    BYTES, Dashboard, PER_SECOND, Panel, SECONDS, SHARE, heatmap, lines, stack, stat, states, table,
 };
 use super::{activity, totals, variable};
 
@@ -17,6 +17,7 @@ pub(super) fn dashboard() -> Dashboard {
             ("Now", now()),
             ("GPUs", gpus()),
             ("Processes", processes()),
+            ("Memory", memory()),
             ("Activity", activity::of_node()),
             ("Evictions", evictions()),
             ("Preemptions", preemptions()),
@@ -138,6 +139,19 @@ fn processes() -> Vec<Panel> {
             .query("queues created", "sum(rate(kfd_queues_created_total{@}[$__rate_interval]))")
             .query("queues gone: {{cause}}", "sum by (cause) (rate(kfd_queues_destroyed_total{@}[$__rate_interval]))")
             .unit(PER_SECOND),
+    ]
+}
+
+fn memory() -> Vec<Panel> {
+    vec![
+        stack("VRAM by process", "As the driver counts it, also what existed before the tracer; the ten with most on a GPU.")
+            .query("{{comm}} ({{pid}}), gpu {{gpu}} ({{pci}})", "topk(10, kfd_process_vram_bytes{@} NAMED)")
+            .unit(BYTES),
+        stack("Memory by kind", "Allocated by ioctls of KFD and not freed: of the GPUs (vram), of the machine (gtt), or of processes (userptr).")
+            .query("{{domain}}", "sum by (domain) (kfd_process_memory_bytes{@})")
+            .unit(BYTES),
+        lines("Allocations by process", "Not freed; a line that rises for hours may be a leak. The ten with most.")
+            .query("{{comm}} ({{pid}})", "topk(10, sum by (pid, comm) (kfd_process_memory_allocations{@}))"),
     ]
 }
 

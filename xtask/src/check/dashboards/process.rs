@@ -1,7 +1,7 @@
 //! One process: its queues, its calls to the driver, the driver's actions on it, and the processes that share
 //! its GPUs.
 
-use super::panel::{Dashboard, PER_SECOND, Panel, SECONDS, SHARE, lines, stack, stat, table};
+use super::panel::{BYTES, Dashboard, PER_SECOND, Panel, SECONDS, SHARE, lines, stack, stat, table};
 use super::{activity, variable};
 
 pub(super) fn dashboard() -> Dashboard {
@@ -15,6 +15,7 @@ pub(super) fn dashboard() -> Dashboard {
         rows: vec![
             ("Process", process()),
             ("Queues", queues()),
+            ("Memory", memory()),
             ("Activity", activity::of_process()),
             ("Evictions", evictions()),
             ("Ioctls", ioctls()),
@@ -90,6 +91,19 @@ fn queues() -> Vec<Panel> {
         .unit(SHARE)
         .warn_from(1.0)
         .see(&["KfdQueuesOversubscribed", "KfdSdmaSlotsUsedUp"]),
+    ]
+}
+
+fn memory() -> Vec<Panel> {
+    vec![
+        stack("VRAM", "As the driver counts it, by GPU; also what existed before the tracer.")
+            .query("gpu {{gpu}} ({{pci}})", "kfd_process_vram_bytes{@, pid=\"$pid\"} NAMED")
+            .unit(BYTES),
+        stack("Memory by kind", "Allocated by ioctls of KFD and not freed.")
+            .query("{{domain}}", "sum by (domain) (kfd_process_memory_bytes{@, pid=\"$pid\"})")
+            .unit(BYTES),
+        lines("Allocations", "Not freed; a line that rises for hours may be a leak.")
+            .query("{{domain}}", "sum by (domain) (kfd_process_memory_allocations{@, pid=\"$pid\"})"),
     ]
 }
 

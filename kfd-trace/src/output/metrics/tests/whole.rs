@@ -53,7 +53,7 @@ fn world() -> World {
         world.state.apply(&event(84_700, 1, PID, body));
     }
     let listed = Listed { tgid: PID, vram: [(58270, 4096)].into(), ..Listed::default() };
-    world.state.count_vram(84_800, &[listed]);
+    world.state.count_vram(84_800.into(), &[listed]);
     for queue_id in [3, 4] {
         sampled(&mut world.state, queue_id, Ok(Counts { submitted: 9, retired: 4 }), 85_000);
     }
