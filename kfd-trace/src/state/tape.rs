@@ -93,7 +93,7 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::model::event::{Body, ProcessId};
     use crate::model::inventory::Listed;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     /// Each kind of call once.
-    fn recorded() -> (State, Vec<Input>, Vec<(Event, Change)>) {
+    pub(in crate::state) fn recorded() -> (State, Vec<Input>, Vec<(Event, Change)>) {
         let mut state = state();
         state.start_tape();
         let mut reported = Vec::new();
