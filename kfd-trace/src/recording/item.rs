@@ -1,9 +1,9 @@
 //! One line of a recording.
 
-use super::VERSION;
+use super::{FIRST_VERSION, VERSION};
 use crate::attribute::Topology;
 use crate::model::ioctl::Named;
-use crate::state::{Input, StateLimits};
+use crate::state::{Image, Input, Process, StateLimits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -19,6 +19,10 @@ pub enum Item {
     Gpus(Topology),
     /// CLOCK_REALTIME and CLOCK_BOOTTIME minus CLOCK_MONOTONIC, nanoseconds, whenever they are not as before.
     Clock { wall_ns: i64, boot_ns: i64 },
+    /// The state before all that follows, where that began earlier; its rows come next.
+    State(Box<Image>),
+    /// One of its rows.
+    Row(Box<Process>),
     /// A call of the state.
     Input(Input),
     /// What exists is reported now.
@@ -27,12 +31,46 @@ pub enum Item {
     Loads { loaded: bool, at_ns: u64, loads: u64 },
     /// The end, with the summary as text and as a line of JSON.
     End { at_ns: u64, text: String, json: String },
+    /// The end of a daemon's file.
+    Close { at_ns: u64, why: Closed },
+}
+
+/// Why a daemon's file ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Closed {
+    /// The next file goes on.
+    Rotated,
+    /// The daemon ended.
+    Stopped,
+    /// What came next was lost.
+    Gap,
+}
+
+/// Which file of a daemon's it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// When the daemon began, nanoseconds of the Unix epoch.
+    pub run_unix_ns: i64,
+    /// Counts the files of this run, from 1.
+    pub number: u64,
+    /// Changes that were lost before it, after the end of the file before it.
+    pub lost: u64,
+}
+
+impl Part {
+    /// Nothing is missing between that one and this one.
+    #[must_use]
+    pub fn follows(&self, before: &Part) -> bool {
+        (self.run_unix_ns, Some(self.number), self.lost)
+            == (before.run_unix_ns, before.number.checked_add(1), 0)
+    }
 }
 
 /// What a recording is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begin {
-    /// [`VERSION`]
+    /// [`VERSION`], or [`FIRST_VERSION`] where that is enough.
     pub kfd_trace_recording: u32,
     /// Of the program that wrote it.
     pub program: String,
@@ -46,6 +84,9 @@ pub struct Begin {
     pub limits: StateLimits,
     /// Interval between samples of queues, nanoseconds; 0 if they were not sampled.
     pub sample_ns: u64,
+    /// `None` but for a daemon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
 }
 
 /// Where it was made.
@@ -63,7 +104,15 @@ impl Begin {
     #[must_use]
     pub fn new(machine: Machine, limits: StateLimits) -> Self {
         let program = format!("kfd-trace {}", env!("CARGO_PKG_VERSION"));
-        let (kfd_trace_recording, at_ns, unix_ns, selected, sample_ns) = (VERSION, 0, 0, false, 0);
-        Begin { kfd_trace_recording, program, machine, at_ns, unix_ns, selected, limits, sample_ns }
+        let (at_ns, unix_ns, selected, sample_ns, part) = (0, 0, false, 0, None);
+        // Without an initial state the first readers understand all of it.
+        let kfd_trace_recording = FIRST_VERSION;
+        Begin { kfd_trace_recording, program, machine, at_ns, unix_ns, selected, limits, sample_ns, part }
+    }
+
+    /// A daemon's, with its initial state.
+    #[must_use]
+    pub fn of_part(self, part: Part) -> Self {
+        Begin { kfd_trace_recording: VERSION, part: Some(part), ..self }
     }
 }
