@@ -258,7 +258,7 @@ fn a_daemon_that_is_killed_or_has_no_room_leaves_what_was_written_and_shows_the_
     let whole = run(&["replay", FOLDER])?;
     let (text, why) = (String::from_utf8(whole.stdout)?, String::from_utf8(whole.stderr)?);
     assert!(whole.status.code() == Some(1) && why.contains("it has no end"), "{why}");
-    assert!(text.contains(" CREATE "), "{text}");
+    assert!(text.contains(" CREATE_QUEUE "), "{text}");
 
     // A full disk: what is traced goes on, and so does the recording once there is room.
     let mut daemon = Daemon::quick(&options)?;

@@ -116,3 +116,37 @@ impl Feed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expired(count: usize) -> Vec<Item> {
+        vec![Item::Input(crate::state::Input::Expired { at_ns: 1 }); count]
+    }
+
+    #[test]
+    fn what_a_slow_disk_has_no_time_for_is_lost_until_the_next_file_begins() {
+        let (messages, taken) = channel();
+        let (_held, done) = channel();
+        let shared = Arc::new(Shared::default());
+        let mut feed = Feed { messages, shared: shared.clone(), has_begun: false, is_broken: false, done };
+        feed.put(expired(5));
+        assert!(feed.wants_begin() && shared.figures().lost == 0, "they made the state that it begins with");
+        feed.begin(vec![Item::Existing]);
+        shared.writing.store(true, Relaxed);
+        feed.put(expired(WAITING));
+        assert!(!feed.wants_begin() && shared.figures().lost == 0);
+        feed.put(expired(7));
+        assert!(!feed.wants_begin() && shared.figures().lost == 7 && !shared.figures().writing);
+        // The disk has time again: what comes first is the state, without which no change has a meaning.
+        let messages: Vec<Message> = taken.try_iter().collect();
+        messages.iter().for_each(|message| shared.taken(message.items()));
+        feed.put(expired(2));
+        assert!(feed.wants_begin() && shared.figures().lost == 9);
+        feed.begin(vec![Item::Existing]);
+        feed.put(expired(1));
+        assert!(!feed.wants_begin() && shared.figures().lost == 9);
+        assert_eq!(taken.try_iter().count(), 2);
+    }
+}
