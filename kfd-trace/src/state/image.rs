@@ -94,8 +94,16 @@ mod tests {
         let (mut state, ..) = recorded();
         state.expire(0);
         let mut again = again(&state);
-        let later = [(1, seen(false)), (2, create(3)), (2, Body::MmRelease), (2, destroy(3)), (2, create(9))];
-        let later = later.into_iter().zip(100..).map(|((id, body), at)| event(at, id, 700, body));
+        let later = [
+            (3, 703, seen(false)),
+            (3, 703, create(3)),
+            // Names its process by the PID alone.
+            (0, 701, Body::Open { errno: 0, comm: "train".into() }),
+            (3, 703, Body::MmRelease),
+            (3, 703, destroy(3)),
+            (2, 701, create(9)),
+        ];
+        let later = later.into_iter().zip(100..).map(|((id, tgid, body), at)| event(at, id, tgid, body));
         let later: Vec<Event> = later.collect();
         for event in &later {
             assert_eq!(again.apply(event), state.apply(event));
