@@ -141,6 +141,7 @@ fn run(cli: Cli) -> Result<u8> {
             ring_bytes: args.ring.probes.buffer_size,
             sample: args.ring.probes.sample,
             choice: args.ring.choice(Attach::Single),
+            record: args.record.limits(),
         })),
         Some(Command::ExecCommand { pipe, command }) => return Ok(exec_command(pipe, &command)),
     };

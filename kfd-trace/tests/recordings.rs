@@ -2,11 +2,14 @@
 //! a privilege.
 
 use kfd_trace::recording::compress;
+use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output};
 
 const LINES: &str = include_str!("golden/recording-1.jsonl");
+/// With an initial state.
+const PARTS: &str = include_str!("golden/recording-2.jsonl");
 
 fn kfd_trace(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kfd-trace")).args(words).output().expect("the program")
@@ -88,8 +91,10 @@ fn what_its_tracer_had_lost_is_said_where_no_summary_says_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("cut.rec");
     let lost = "until then its tracer had lost something (records lost, queue_create, queue_add: 7)";
-    let cut = LINES.lines().filter(|line| !line.starts_with("{\"end\"")).collect::<Vec<_>>().join("\n");
-    let whole = cut.lines().filter(|line| !line.starts_with("{\"lost\"")).collect::<Vec<_>>().join("\n");
+    let whole = LINES.lines().filter(|line| !line.starts_with("{\"end\"")).collect::<Vec<_>>().join("\n");
+    let (begin, rest) = whole.split_once('\n').expect("lines");
+    let losses = json!({"lost": {"at_ns": 5, "lost": {"records lost, queue_create, queue_add": 7}}});
+    let cut = format!("{begin}\n{losses}\n{rest}");
     let file = file.to_str().expect("a name");
     let said = |text: &str, words: &[&str]| {
         fs::write(file, compress(text.as_bytes()).expect("a block")).expect("a file");
@@ -102,4 +107,91 @@ fn what_its_tracer_had_lost_is_said_where_no_summary_says_it() {
     assert!(code == Some(1) && why.ends_with("what came before is complete\n"), "{why}");
     let (code, why) = said(&cut, &["--at", "2026-09-21T14:13:20.00005Z"]);
     assert!(code == Some(0) && why.contains(lost), "{why}");
+}
+
+/// One of a daemon's files: `number` in its run, and the changes that were lost before it. It begins so many seconds after
+/// the first one.
+fn part(folder: &Path, number: u64, lost: u64, seconds: u64) -> String {
+    let lines = PARTS.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
+    let head = ["begin", "driver", "gpus", "clock", "state", "row"];
+    let (mut text, at_ns) = (String::new(), seconds * 1_000_000_000);
+    let mut put = |line: Value| text = format!("{text}{line}\n");
+    for mut line in lines.filter(|line| head.iter().any(|name| line.get(name).is_some())) {
+        if let Some(begin) = line.get_mut("begin") {
+            begin["part"] = json!({"run_unix_ns": 1, "number": number, "lost": lost});
+            begin["at_ns"] = json!(at_ns);
+            begin["unix_ns"] = json!(1_790_000_000_000_000_000 + at_ns);
+        }
+        put(line);
+    }
+    put(json!("existing"));
+    put(json!({"input": {"expired": {"at_ns": at_ns + 500_000_000}}}));
+    put(json!({"close": {"at_ns": at_ns + 1_000_000_000, "why": "rotated"}}));
+    let path = folder.join(format!("kfd-trace-{number:08}-20260921T141320Z.rec"));
+    fs::write(&path, compress(text.as_bytes()).expect("a block")).expect("a file");
+    path.to_str().expect("a name").to_owned()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout.clone()).expect("text");
+    text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+}
+
+#[test]
+fn a_folder_is_one_recording_without_the_states_between() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = folder.path().to_str().expect("a name");
+    let alone = lines(&kfd_trace(&["replay", &part(folder.path(), 1, 0, 10), "--json"]));
+    let existing = alone.len();
+    assert!(existing > 1 && alone[0]["event"] == "process_seen", "{alone:?}");
+    part(folder.path(), 2, 0, 20);
+    part(folder.path(), 3, 0, 30);
+    fs::write(folder.path().join("other.rec"), "of somebody else").expect("a file");
+    assert_eq!(lines(&kfd_trace(&["replay", name, "--json"])), alone, "the later ones go on");
+
+    // The fifth follows one that was removed, and the sixth a loss.
+    part(folder.path(), 5, 0, 50);
+    part(folder.path(), 6, 7, 60);
+    let all = lines(&kfd_trace(&["replay", name, "--json"]));
+    let gaps: Vec<_> = all.iter().filter(|line| line["event"] == "recording_gap").collect();
+    assert_eq!(all.len(), 3 * existing + 2);
+    assert_eq!([&gaps[0]["lost_changes"], &gaps[1]["lost_changes"]], [&Value::Null, &json!(7)]);
+    let text = String::from_utf8(kfd_trace(&["replay", name]).stdout).expect("text");
+    assert!(text.contains("recording gap: 7 changes before this were lost"), "{text}");
+
+    for (at, code) in [("+1s", 0), ("+12s", 0), ("+25s", 1), ("+40s", 0), ("+99s", 1)] {
+        let output = kfd_trace(&["replay", name, "--at", at]);
+        let why = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(code), "{at}: {why}");
+    }
+    let between = kfd_trace(&["replay", name, "--at", "+25s"]);
+    let why = String::from_utf8(between.stderr).expect("text");
+    assert!(why.contains("nothing was recorded then"), "{why}");
+    let trace = folder.path().join("all.pftrace");
+    let made = kfd_trace(&["timeline", name, "-o", trace.to_str().expect("a name")]);
+    assert!(made.status.success() && fs::metadata(&trace).expect("a trace").len() > 500);
+}
+
+#[test]
+fn a_folder_or_a_file_that_is_none_gets_one_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = folder.path().to_str().expect("a name");
+    let file = folder.path().join("file");
+    fs::write(&file, "").expect("a file");
+    let cases: [(&[&str], i32, &str); 5] = [
+        (&["replay", name], 2, "no recordings of a daemon are in this folder"),
+        (&["timeline", name, "-o", "-"], 2, "no recordings of a daemon are in this folder"),
+        (&["daemon", "--record", file.to_str().expect("a name")], 2, "is no folder"),
+        (&["daemon", "--record.max-size=1GiB"], 2, "--record <DIR>"),
+        (&["daemon", "--record", name, "--record.file-size=1"], 2, "must be 16KiB or more"),
+    ];
+    for (words, code, expected) in cases {
+        let output = kfd_trace(&[words, &["--path.sysfs=/nowhere"]].concat());
+        let why = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.code() == Some(code) && why.contains(expected), "{words:?}: {why}");
+    }
+    let summary = kfd_trace(&["replay", &part(folder.path(), 1, 0, 10), "-c"]);
+    let why = String::from_utf8(summary.stderr).expect("text");
+    assert!(summary.status.code() == Some(1) && why.contains("has no summary"), "{why}");
 }

@@ -1,8 +1,9 @@
 //! Options of the daemon.
 
 use super::TracingOptions;
-use super::values::span;
+use super::values::{bytes, duration, span};
 use crate::output::metrics::Detail;
+use crate::recording::FolderLimits;
 use crate::serve::web::listen::{DEFAULT_ADDRESS, address};
 use crate::serve::web::names::host_name;
 use clap::Args;
@@ -33,6 +34,8 @@ pub struct DaemonArgs {
     pub allowed_hosts: Vec<String>,
     #[command(flatten)]
     pub metrics: MetricsArgs,
+    #[command(flatten)]
+    pub record: DaemonRecordArgs,
     #[command(flatten)]
     pub ring: TracingOptions,
 }
@@ -72,5 +75,33 @@ impl MetricsArgs {
             queues: self.per_queue.then_some(self.max_queues),
             linger: self.linger,
         }
+    }
+}
+
+/// What is kept of the past, in files.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Recording")]
+pub struct DaemonRecordArgs {
+    /// Record all that is seen but ioctls into this folder, for `replay` and `timeline`; it is made if there is none.
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    /// Remove the oldest recordings of the folder when all have more bytes than this: 64MiB, 2GiB.
+    #[arg(long = "record.max-size", value_name = "BYTES", value_parser = bytes, default_value = "256MiB", requires = "record")]
+    max_size: u64,
+    /// Remove recordings that ended longer ago than this: 30m, 168h.
+    #[arg(long = "record.max-age", value_name = "TIME", value_parser = duration, default_value = "168h", requires = "record")]
+    max_age: Duration,
+    /// Begin another file when one has this many bytes, or after an hour; at most a quarter of --record.max-size.
+    #[arg(long = "record.file-size", value_name = "BYTES", value_parser = bytes, default_value = "16MiB", requires = "record")]
+    file_size: u64,
+}
+
+impl DaemonRecordArgs {
+    /// `None`: nothing is recorded.
+    #[must_use]
+    pub fn limits(self) -> Option<FolderLimits> {
+        let DaemonRecordArgs { record, max_size, max_age, file_size } = self;
+        let file_bytes = file_size.min(max_size / 4);
+        record.map(|folder| FolderLimits { folder, max_bytes: max_size, max_age, file_bytes })
     }
 }

@@ -68,7 +68,8 @@ Examples:
 pub(super) const DAEMON: &str = "\
 Examples:
   kfd-trace daemon                             serve http://127.0.0.1:20200/
-  kfd-trace daemon --web.listen-address :20200 --web.config.file web.yml";
+  kfd-trace daemon --web.listen-address :20200 --web.config.file web.yml
+  kfd-trace daemon --record /var/lib/kfd-trace-recordings      for replay and timeline";
 
 pub(super) const STATUS: &str = "\
 Examples:

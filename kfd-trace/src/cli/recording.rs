@@ -30,7 +30,7 @@ pub struct RecordArgs {
 /// Options of `replay`.
 #[derive(Args, Clone, Debug)]
 pub struct ReplayArgs {
-    /// The recording; `-` is standard input.
+    /// The recording, or the folder of a daemon's; `-` is standard input.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Print the processes and queues of this time instead, as `ps` would have: 14:03:27, 2026-11-24T14:03:27Z, or
@@ -62,7 +62,7 @@ pub struct ReplayArgs {
 /// Options of `timeline`.
 #[derive(Args, Clone, Debug)]
 pub struct TimelineArgs {
-    /// The recording; `-` is standard input.
+    /// The recording, or the folder of a daemon's; `-` is standard input.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// The trace; what is in it is replaced [default: the recording's name with .pftrace].

@@ -58,6 +58,17 @@ pub(super) fn sample(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Less has no room for a state and what comes after it.
+const SMALLEST_RECORDING: u64 = 16 << 10;
+
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    let size: ByteSize = text.parse().map_err(|error| format!("{error}; try 256MiB"))?;
+    match size.as_u64() {
+        bytes if bytes < SMALLEST_RECORDING => Err("must be 16KiB or more".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
 pub(super) fn buffer_size(text: &str) -> Result<u32, String> {
     let size: ByteSize = text.parse().map_err(|error| format!("{error}; try 4MiB"))?;
     u32::try_from(size.as_u64())

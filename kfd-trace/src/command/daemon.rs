@@ -3,6 +3,8 @@
 //! If the driver is not loaded yet, or not any more, it waits for it and logs this. Its pages respond from
 //! the start, also while probes are attached or detached, which takes the kernel seconds.
 
+mod recording;
+
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
 use crate::kernel::findings::of_who_waits;
@@ -11,6 +13,7 @@ use crate::output::metrics::Detail;
 use crate::output::status;
 use crate::probes::plan::Choice;
 use crate::probes::session::Session;
+use crate::recording::FolderLimits;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 use crate::runtime::privilege::{self, Reads};
 use crate::runtime::signals::{Hangups, Signals};
@@ -26,6 +29,7 @@ use crate::tracer::engine::{TraceRequest, Tracer};
 use crate::tracer::follow::{Follow, Happened, TURN};
 use crate::tracer::history;
 use crate::tracer::waiting::Waiting;
+use recording::Recording;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,6 +56,8 @@ pub struct DaemonOptions {
     /// Interval between samples of queues; zero for none.
     pub sample: Duration,
     pub choice: Choice,
+    /// `None`: nothing is recorded.
+    pub record: Option<FolderLimits>,
 }
 
 /// Runs until SIGTERM or SIGINT; SIGHUP changes nothing.
@@ -87,6 +93,8 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     let exposed: Vec<String> =
         served.iter().filter_map(|address| listen::exposed(*address, settings)).collect();
     let page = Arc::new(SharedPage::new(options.roots.clone(), options.detail));
+    let mut recording = options.record.as_ref().map(Recording::start).transpose()?;
+    recording.iter().for_each(|recording| page.records(recording.watch()));
     let allowed_hosts = options.allowed_hosts.clone();
     let server = WebServer { listeners, health, allowed_hosts, configured, source: page.clone() };
     let server = web_process::start(server).map_err(cannot)?;
@@ -98,8 +106,12 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     }
     exposed.iter().for_each(|line| log::warn!("{line}"));
     let mut supervisor = Supervisor::from_env();
-    let traced = trace(options, &page, &mut signals, &mut supervisor).await;
+    let traced = trace(options, &page, &mut signals, &mut supervisor, recording.as_mut()).await;
     supervisor.stopping();
+    if let Some(mut recording) = recording {
+        page.with_tracer(|tracer| recording.save(tracer));
+        recording.finish();
+    }
     let served = server.stop().await;
     traced?;
     served.map_err(cannot)?;
@@ -119,6 +131,7 @@ async fn trace(
     page: &SharedPage,
     signals: &mut Signals,
     supervisor: &mut Supervisor,
+    mut recording: Option<&mut Recording>,
 ) -> Result<(), Stop> {
     let request = TraceRequest {
         roots: options.roots.clone(),
@@ -130,6 +143,9 @@ async fn trace(
         limits: limits(&options.detail),
     };
     let (mut tracer, mut over) = (Tracer::new(&request), None);
+    if recording.is_some() {
+        tracer.state.start_tape();
+    }
     let mut waiting = Waiting::default();
     while let Some((attached, ring)) = wait(tracer, over, waiting, page, signals, supervisor).await? {
         tracer = attached;
@@ -137,12 +153,17 @@ async fn trace(
             say(line);
         }
         page.serves(Serving { tracer, ring_bytes: options.ring_bytes });
-        page.with_history(history::begins);
+        page.with_history(|tracer, history| {
+            history::begins(tracer, history);
+            if let Some(recording) = &mut recording {
+                recording.attached(tracer);
+            }
+        });
         say("tracing");
         supervisor.up("tracing");
         let follow = Follow::new(ring, options.sample, options.roots.procfs.clone(), TURN);
         let follow = follow.map_err(|error| Stop::failed(format!("cannot continue: {error}")))?;
-        match followed(page, follow, signals, supervisor).await? {
+        match followed(page, follow, signals, supervisor, recording.as_deref_mut()).await? {
             Followed::Signal => return Ok(()),
             Followed::Unloaded(session) => {
                 over = session;
@@ -241,6 +262,7 @@ async fn followed(
     mut follow: Follow,
     signals: &mut Signals,
     supervisor: &mut Supervisor,
+    mut recording: Option<&mut Recording>,
 ) -> Result<Followed, Stop> {
     loop {
         let happened = follow.next(&mut &*page, signals).await?;
@@ -251,7 +273,7 @@ async fn followed(
             tracer.renew_clock();
             history::records(tracer, history, &follow.records);
             follow.records.clear();
-            match happened {
+            let over = match happened {
                 Happened::Records | Happened::Signal => None,
                 Happened::Listed(seen) => {
                     let reported = tracer.reconcile(*seen);
@@ -263,12 +285,20 @@ async fn followed(
                     None
                 }
                 Happened::DriverGone => {
-                    Some(Followed::Unloaded(history::driver_unloaded(tracer, history).map(Box::new)))
+                    let session = history::driver_unloaded(tracer, history);
+                    if let Some(recording) = &mut recording {
+                        recording.unloaded(tracer);
+                    }
+                    Some(Followed::Unloaded(session.map(Box::new)))
                 }
                 Happened::TypesRefuted(why) => {
                     Some(Followed::Refuted(tracer.types_refuted(why).map(Box::new)))
                 }
+            };
+            if let Some(recording) = &mut recording {
+                recording.save(tracer);
             }
+            over
         });
         if let Some(over) = over.flatten() {
             return Ok(over);

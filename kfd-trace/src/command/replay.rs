@@ -1,28 +1,28 @@
 //! `kfd-trace replay`: what a recording has, as the stream, its summary, or the table of one time.
 
+pub(super) mod source;
+
 use super::trace::{Selection, Whose};
 use crate::output::event::context::Context;
 use crate::output::event::json;
 use crate::output::event::stream::Stream;
 use crate::output::ps::{self, Columns, PsRow, PsView};
-use crate::recording::{Begin, Item, Line, ReadError, Reader, Replay, When, time_of};
+use crate::recording::{Begin, Item, Line, Replay, When, time_of};
 use crate::runtime::exit::{FAILED, Stop};
 use crate::runtime::stderr::say;
 use crate::state::Sources;
 use crate::text::escape;
 use crate::tracer::engine;
 use kfd_trace_common::kind::Kind;
+use source::{BUFFER, Ended, Items, Source, begin};
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::PathBuf;
 
 /// What is requested.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
-    /// `-` for standard input.
+    /// Or a folder of a daemon; `-` for standard input.
     pub file: PathBuf,
     /// The table of this time instead of the stream.
     pub at: Option<When>,
@@ -35,35 +35,13 @@ pub struct ReplayOptions {
     pub whose: Whose,
 }
 
-/// Chunks of items that the thread that reads may be ahead, and how many items a chunk has.
-const AHEAD: usize = 8;
-const CHUNK: usize = 1024;
-
-/// Why a recording without its last item is not whole.
-pub(super) const NO_END: &str = "it has no end: it is still being written, or was cut between blocks";
-
-/// Bytes per read, and per write.
-pub(crate) const BUFFER: usize = 64 << 10;
-
-/// Opens a recording; `-` is standard input.
-///
-/// # Errors
-/// One line.
-pub(super) fn open(file: &Path) -> Result<Box<dyn Read + Send>, Stop> {
-    if file.as_os_str() == "-" {
-        return Ok(Box::new(io::stdin()));
-    }
-    let opened = File::open(file).map_err(|error| Stop::usage(format!("{}: {error}", file.display())))?;
-    Ok(Box::new(opened))
-}
-
 /// Prints it.
 ///
 /// # Errors
 /// If it is no recording, or nothing can be printed. One that ends too early is printed as far as it goes before.
 pub fn run(options: &ReplayOptions) -> Result<(), Stop> {
     let named = options.file.display();
-    let from = open(&options.file)?;
+    let from = Source::open(&options.file)?;
     let mut out = BufWriter::with_capacity(BUFFER, io::stdout().lock());
     let printed = print(options, from, &mut out);
     match printed.and_then(|ended| out.flush().map(|()| ended).map_err(Trouble::Write)) {
@@ -84,14 +62,16 @@ pub fn run(options: &ReplayOptions) -> Result<(), Stop> {
 ///
 /// # Errors
 /// If it is none, or those of `out`.
-pub(super) fn print(
-    options: &ReplayOptions,
-    from: impl Read + Send + 'static,
-    out: &mut impl Write,
-) -> Result<Ended, Trouble> {
-    let mut items = items(from)?;
-    Player { options, out }.play(&mut items)
+pub(super) fn print(options: &ReplayOptions, from: Source, out: &mut impl Write) -> Result<Ended, Trouble> {
+    let zone = engine::wall_clock().zone;
+    let from_unix_ns = |first: &Begin| options.at.and_then(|when| when.unix_ns(first.unix_ns, &zone));
+    let first = from.first();
+    let mut items = from.items(first.as_ref().and_then(from_unix_ns))?;
+    Player { options, first, out }.play(&mut items)
 }
+
+/// A daemon has none: it goes on.
+const NO_SUMMARY: &str = "it is a daemon's, and has no summary";
 
 /// Why nothing more is printed.
 #[derive(Debug)]
@@ -106,47 +86,10 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// How a recording ended.
-#[derive(Debug, PartialEq)]
-pub(super) enum Ended {
-    Whole,
-    /// What its tracer had lost until then.
-    Lacking(String),
-    Early(String),
-}
-
-pub(super) type Items = dyn Iterator<Item = Result<Item, ReadError>>;
-
-/// Read by a thread: it takes as long as to print them.
-pub(super) fn items(
-    from: impl Read + Send + 'static,
-) -> io::Result<impl Iterator<Item = Result<Item, ReadError>>> {
-    let (sender, chunks) = sync_channel(AHEAD);
-    thread::Builder::new().name("reader".to_owned()).spawn(move || {
-        let mut reader = Reader::new(BufReader::with_capacity(BUFFER, from));
-        loop {
-            let chunk: Vec<_> = reader.by_ref().take(CHUNK).collect();
-            // The other side may be done.
-            if chunk.is_empty() || sender.send(chunk).is_err() {
-                return;
-            }
-        }
-    })?;
-    let chunks: Receiver<Vec<Result<Item, ReadError>>> = chunks;
-    Ok(chunks.into_iter().flatten())
-}
-
-/// The first item.
-pub(super) fn begin(items: &mut Items) -> Result<Begin, ReadError> {
-    match items.next() {
-        Some(Ok(Item::Begin(begin))) => Ok(begin),
-        Some(Err(error)) => Err(error),
-        _ => Err(ReadError::Foreign),
-    }
-}
-
 struct Player<'a, W: Write> {
     options: &'a ReplayOptions,
+    /// Of a folder, how its first file begins.
+    first: Option<Begin>,
     out: &'a mut W,
 }
 
@@ -166,26 +109,34 @@ impl<W: Write> Player<'_, W> {
             Stream { colour: options.colour }.heading(self.out)?;
         }
         let show = &mut |replay: &Replay, line: Line<'_>| self.line(begin, replay, line);
-        let mut ended = Ended::Early(NO_END.to_owned());
+        let mut ended = Ended::without_end();
         let mut summary = None;
+        replay.begin(begin, show)?;
         for item in items {
-            match item {
-                Ok(Item::End { text, json, .. }) => summary = Some(if options.json { json } else { text }),
-                Ok(item) => replay.take(item, show)?,
+            let item = match item {
+                Ok(item) => item,
                 Err(error) => {
                     ended = Ended::Early(error.to_string());
                     break;
                 }
+            };
+            ended = ended.with(&item);
+            match item {
+                Item::End { text, json, .. } => summary = Some(if options.json { json } else { text }),
+                item => replay.take(item, show)?,
             }
         }
         replay.settle(show)?;
         let Some(summary) = summary else {
+            if options.summary_only && ended == Ended::Whole {
+                return Err(Trouble::Read(NO_SUMMARY.to_owned()));
+            }
             return Ok(match ended {
                 Ended::Early(why) => {
                     let before = lacking(replay).unwrap_or_else(|| "what came before is complete".to_owned());
                     Ended::Early(format!("{why}; {before}"))
                 }
-                ended => ended,
+                ended => lacking(replay).map_or(ended, Ended::Lacking),
             });
         };
         // Anybody can write a recording.
@@ -207,6 +158,12 @@ impl<W: Write> Player<'_, W> {
                 return json::driver(self.out, what, at_ns, &replay.clock, loads);
             }
             Line::Loads { .. } => return Ok(()),
+            Line::Gap { at_ns, lost } if options.json => {
+                return json::gap(self.out, at_ns, &replay.clock, lost);
+            }
+            Line::Gap { at_ns, lost } => {
+                return Stream { colour: options.colour }.gap(self.out, at_ns, &replay.clock, lost);
+            }
         };
         let selection = Selection {
             kinds: &options.kinds,
@@ -234,9 +191,9 @@ impl<W: Write> Player<'_, W> {
         items: &mut Items,
     ) -> Result<Ended, Trouble> {
         let zone = replay.clock.zone.clone();
-        let at_ns = when.unix_ns(begin.unix_ns, &zone).filter(|at_ns| *at_ns >= begin.unix_ns);
-        let at_ns =
-            at_ns.ok_or_else(|| Trouble::Read(format!("it begins later, at {}", wall(begin.unix_ns))))?;
+        let first_ns = self.first.as_ref().unwrap_or(begin).unix_ns;
+        let at_ns = when.unix_ns(first_ns, &zone).filter(|at_ns| *at_ns >= first_ns);
+        let at_ns = at_ns.ok_or_else(|| Trouble::Read(format!("it begins later, at {}", wall(first_ns))))?;
         let mut ended = Ended::Whole;
         let mut later = false;
         for item in items {
@@ -247,6 +204,13 @@ impl<W: Write> Player<'_, W> {
                     break;
                 }
             };
+            if let Item::Begin(next) = &item
+                && next.unix_ns > at_ns
+            {
+                let last = replay.clock.unix_ns(replay.now_ns).map_or_else(String::new, wall);
+                let why = format!("nothing was recorded then, from {last} to {}", wall(next.unix_ns));
+                return Err(Trouble::Read(why));
+            }
             let of_item = time_of(&item).and_then(|mono_ns| replay.clock.unix_ns(mono_ns));
             if of_item.is_some_and(|of_item| of_item > at_ns) && !matches!(item, Item::Begin(_)) {
                 later = true;

@@ -1,6 +1,6 @@
 //! `kfd-trace timeline`: a recording as a trace for Perfetto.
 
-use super::replay::{BUFFER, Items, NO_END, begin, items, open};
+use super::replay::source::{BUFFER, Ended, Items, Source, begin};
 use crate::recording::{Item, Replay};
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
@@ -13,6 +13,10 @@ use std::path::{Path, PathBuf};
 
 /// Beyond this, Perfetto's page may run out of the memory that a browser gives it.
 const LARGE: u64 = 300 << 20;
+
+/// A trace has one CLOCK_MONOTONIC.
+const OTHER_BOOT: &str =
+    "its next file was recorded after the machine had started again; make a trace of each file";
 
 /// Writes it. `output`: `-` for standard output; without it, the recording's name with another ending.
 ///
@@ -28,7 +32,7 @@ pub fn run(file: &Path, output: Option<&Path>) -> Result<(), Stop> {
         }
         None => file.with_extension("pftrace"),
     };
-    let mut items = items(open(file)?).map_err(Stop::failed)?;
+    let mut items = Source::open(file)?.items(None).map_err(Stop::failed)?;
     // Nothing is written over for the sake of what is no recording.
     let begin = begin(&mut items).map_err(|error| Stop::failed(format!("{named}: {error}")))?;
     let out = create(file, &to)?;
@@ -66,14 +70,24 @@ fn create(file: &Path, to: &Path) -> Result<Box<dyn Write>, Stop> {
 /// Returns how many packets were written, and why the recording is not whole, if it is not.
 fn write(items: &mut Items, replay: &mut Replay, out: impl Write) -> io::Result<(u64, Option<String>)> {
     let mut timeline = Timeline::new(out)?;
-    let mut cut = Some(NO_END.to_owned());
+    let mut ended = Ended::without_end();
     for item in items {
         match item {
-            Ok(Item::End { .. }) => cut = None,
-            Ok(item) => timeline.take(item, replay)?,
-            Err(error) => cut = Some(error.to_string()),
+            Ok(Item::Begin(next)) if next.at_ns < replay.now_ns => {
+                ended = Ended::Early(OTHER_BOOT.to_owned());
+                break;
+            }
+            Ok(item) => {
+                ended = ended.with(&item);
+                timeline.take(item, replay)?;
+            }
+            Err(error) => ended = Ended::Early(error.to_string()),
         }
     }
+    let cut = match ended {
+        Ended::Whole | Ended::Lacking(_) => None,
+        Ended::Early(why) => Some(why),
+    };
     Ok((timeline.finish(replay)?, cut))
 }
 

@@ -4,7 +4,7 @@ use super::VERSION;
 use crate::attribute::Topology;
 use crate::model::ioctl::Named;
 use crate::model::verdict::Sight;
-use crate::state::{Input, StateLimits};
+use crate::state::{Image, Input, Process, StateLimits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -25,6 +25,10 @@ pub enum Item {
     /// What was lost since the begin, by name, none of them 0, `null` where it could not be read; whenever it is not as
     /// before.
     Lost { at_ns: u64, lost: Option<BTreeMap<String, u64>> },
+    /// The state before all that follows, where that began earlier; its rows come next.
+    State(Box<Image>),
+    /// One of its rows.
+    Row(Box<Process>),
     /// A call of the state.
     Input(Input),
     /// What exists is reported now.
@@ -33,6 +37,40 @@ pub enum Item {
     Loads { loaded: bool, at_ns: u64, loads: u64 },
     /// The end, with the summary as text and as a line of JSON.
     End { at_ns: u64, text: String, json: String },
+    /// The end of a daemon's file.
+    Close { at_ns: u64, why: Closed },
+}
+
+/// Why a daemon's file ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Closed {
+    /// The next file goes on.
+    Rotated,
+    /// The daemon ended.
+    Stopped,
+    /// What came next was lost.
+    Gap,
+}
+
+/// Which file of a daemon's it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// When the daemon began, nanoseconds of the Unix epoch.
+    pub run_unix_ns: i64,
+    /// Counts the files of this run, from 1.
+    pub number: u64,
+    /// Changes that were lost before it, after the end of the file before it.
+    pub lost: u64,
+}
+
+impl Part {
+    /// Nothing is missing between that one and this one.
+    #[must_use]
+    pub fn follows(&self, before: &Part) -> bool {
+        (self.run_unix_ns, Some(self.number), self.lost)
+            == (before.run_unix_ns, before.number.checked_add(1), 0)
+    }
 }
 
 /// What a recording is of.
@@ -52,6 +90,9 @@ pub struct Begin {
     pub limits: StateLimits,
     /// Interval between samples of queues, nanoseconds; 0 if they were not sampled.
     pub sample_ns: u64,
+    /// `None` but for a daemon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
 }
 
 /// Where it was made.
@@ -69,7 +110,14 @@ impl Begin {
     #[must_use]
     pub fn new(machine: Machine, limits: StateLimits) -> Self {
         let program = format!("kfd-trace {}", env!("CARGO_PKG_VERSION"));
-        let (kfd_trace_recording, at_ns, unix_ns, selected, sample_ns) = (VERSION, 0, 0, false, 0);
-        Begin { kfd_trace_recording, program, machine, at_ns, unix_ns, selected, limits, sample_ns }
+        let (at_ns, unix_ns, selected, sample_ns, part) = (0, 0, false, 0, None);
+        let kfd_trace_recording = VERSION;
+        Begin { kfd_trace_recording, program, machine, at_ns, unix_ns, selected, limits, sample_ns, part }
+    }
+
+    /// A daemon's, with its initial state.
+    #[must_use]
+    pub fn of_part(self, part: Part) -> Self {
+        Begin { part: Some(part), ..self }
     }
 }

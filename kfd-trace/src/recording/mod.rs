@@ -4,13 +4,15 @@
 //! A file is a sequence of blocks. Each is a frame of zstd (RFC 8878) with a checksum, and has whole lines of JSON, so
 //! that `zstd -dc` shows them; each line is an [`Item`]. A file that was cut anywhere is read to its last whole block.
 
+mod folder;
 mod item;
 mod read;
 mod replay;
 mod when;
 mod write;
 
-pub use item::{Begin, Item, Machine};
+pub use folder::{Feed, Figures, Folder, FolderLimits, Merged, Watch};
+pub use item::{Begin, Closed, Item, Machine, Part};
 pub use read::{ReadError, Reader};
 pub use replay::{Line, Replay, time_of};
 pub use when::When;
@@ -18,7 +20,7 @@ pub use write::{Recorder, compress};
 
 /// Version of the format. Raised by a change that makes an older program misread a file; files of all versions before it
 /// stay readable.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Two readings of clocks differ by the time between them, and by what is slewed; a clock that was set, or slept, by more.
 pub const STEP_NS: u64 = 1_000_000;

@@ -185,7 +185,7 @@ mod tests {
             assert!(matches!(read(&foreign), (items, Some(ReadError::Foreign)) if items.is_empty()));
         }
         let newer = of(json!({"begin": {"kfd_trace_recording": VERSION + 1, "unlike": []}}));
-        assert!(matches!(read(&newer), (items, Some(ReadError::Newer(2))) if items.is_empty()));
+        assert!(matches!(read(&newer), (items, Some(ReadError::Newer(3))) if items.is_empty()));
     }
 
     #[test]

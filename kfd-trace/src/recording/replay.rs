@@ -1,6 +1,6 @@
 //! Plays a recording. In: items, in their order. Out: the state at any time, and the lines that the stream had then.
 
-use super::item::{Begin, Item};
+use super::item::{Begin, Item, Part};
 use crate::attribute::Topology;
 use crate::model::event::Event;
 use crate::model::ioctl::{self, Mismatch, Named};
@@ -20,6 +20,12 @@ pub enum Line<'a> {
         at_ns: u64,
         loads: u64,
     },
+    /// What came before is not known to be all.
+    Gap {
+        at_ns: u64,
+        /// Changes that were lost; `None` where they were not counted.
+        lost: Option<u64>,
+    },
 }
 
 /// What is known at one time of a recording.
@@ -37,6 +43,8 @@ pub struct Replay {
     pub lost: Option<BTreeMap<String, u64>>,
     /// The latest time of an item, CLOCK_MONOTONIC nanoseconds.
     pub now_ns: u64,
+    /// Of the file that is played.
+    part: Option<Part>,
     /// Reported when it is known what procfs had of their processes: that comes right after them.
     held: Vec<(Event, Change)>,
 }
@@ -58,6 +66,7 @@ impl Replay {
             },
             lost: None,
             now_ns: begin.at_ns,
+            part: begin.part,
             held: Vec::new(),
         }
     }
@@ -97,10 +106,42 @@ impl Replay {
                 }
             }
             Item::Loads { loaded, at_ns, loads } => show(self, Line::Loads { loaded, at_ns, loads })?,
-            // The reader has checked the first one, and a recording has one end.
-            Item::Begin(_) | Item::End { .. } => {}
+            Item::State(image) => self.state = State::of_image(*image, self.state.limits()),
+            Item::Row(row) => self.state.put_row(*row),
+            Item::Begin(begin) => self.begins_anew(&begin, show)?,
+            // A recording has one end.
+            Item::End { .. } | Item::Close { .. } => {}
         }
         Ok(())
+    }
+
+    /// The first file of those that are played, or one that does not go on where the one before it ended.
+    fn begins_anew<E>(
+        &mut self,
+        begin: &Begin,
+        show: &mut impl FnMut(&Replay, Line<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let anew = Replay::new(begin, self.clock.clone());
+        let before = std::mem::replace(self, Replay { named: self.named, ..anew });
+        // The line has the times of this file.
+        self.clock.mono_to_wall_ns = i128::from(begin.unix_ns) - i128::from(begin.at_ns);
+        let of_run = |part: &Part| before.part.is_some_and(|before| before.run_unix_ns == part.run_unix_ns);
+        let lost = begin.part.filter(of_run).map(|part| part.lost).filter(|lost| *lost > 0);
+        show(self, Line::Gap { at_ns: begin.at_ns, lost })
+    }
+
+    /// Shows what is known to be missing before the first item.
+    ///
+    /// # Errors
+    /// Those of `show`.
+    pub fn begin<E>(
+        &mut self,
+        begin: &Begin,
+        show: &mut impl FnMut(&Replay, Line<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(lost) = begin.part.map(|part| part.lost).filter(|lost| *lost > 0) else { return Ok(()) };
+        self.clock.mono_to_wall_ns = i128::from(begin.unix_ns) - i128::from(begin.at_ns);
+        show(self, Line::Gap { at_ns: begin.at_ns, lost: Some(lost) })
     }
 
     /// Shows the last lines. To be called after the last item.
@@ -154,6 +195,12 @@ pub fn time_of(item: &Item) -> Option<u64> {
             | Input::Late
             | Input::Anew => None,
         },
-        Item::Driver { .. } | Item::Gpus(_) | Item::Clock { .. } | Item::Existing => None,
+        Item::Close { at_ns, .. } => Some(*at_ns),
+        Item::Driver { .. }
+        | Item::Gpus(_)
+        | Item::Clock { .. }
+        | Item::Existing
+        | Item::State(_)
+        | Item::Row(_) => None,
     }
 }

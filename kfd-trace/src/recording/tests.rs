@@ -3,20 +3,59 @@
 use super::samples::begin;
 use super::*;
 use crate::attribute::{Belongs, PodNames, belongs};
-use crate::model::event::{ProcessId, QueueFacts};
+use crate::model::event::{Body, Event, ProcessId, QueueFacts};
 use crate::model::inventory::Listed;
 use crate::model::ioctl::Named;
 use crate::model::pointers::{Counts, Unmeasured};
 use crate::model::verdict::Sight;
-use crate::output::{golden, samples::topology};
-use crate::state::samples::facts;
+use crate::output::golden;
+use crate::output::samples::{PID, topology, traced};
+use crate::state::samples::{create, destroy, event, facts, seen};
 use crate::state::{
-    Difference, FoundDifference, Input, ListedQueue, ProcessDetails, ProcessKey, ReadTimes, Sample, Source,
-    Vram,
+    Difference, FoundDifference, Input, ListedQueue, ProcessDetails, ProcessKey, ReadTimes, Sample, Sought,
+    Source, State, Vram,
 };
 use serde_json::Value;
 
-const FILE: &str = "recording-1.jsonl";
+const FILE: &str = "recording-2.jsonl";
+
+/// With a value in as many of its fields as events can give one.
+fn state() -> State {
+    let mut state = traced();
+    let mut at_ns = 0;
+    let ends = |event: &Event| {
+        matches!(
+            event.body,
+            Body::Close
+                | Body::MmRelease
+                | Body::ProcessRelease
+                | Body::QueueDestroy { .. }
+                | Body::QueueDestroyFailed { .. }
+        )
+    };
+    let lives = golden::events().into_iter().filter(|event| !ends(event));
+    // And a queue and a process that have ended.
+    let others = [
+        event(60_000, 1, PID, create(9)),
+        event(60_001, 1, PID, destroy(9)),
+        event(60_002, 2, 900, seen(false)),
+        event(60_003, 2, 900, create(1)),
+        event(60_004, 2, 900, Body::ProcessRelease),
+    ];
+    for event in lives.chain(others) {
+        at_ns = event.mono_ns.max(at_ns);
+        state.apply(&event);
+    }
+    for reading in [Counts { submitted: 9, retired: 8 }, Counts { submitted: 20, retired: 11 }] {
+        at_ns += 3_000_000_000;
+        for target in state.sought() {
+            for Sought { queue_id, since_ns, .. } in target.queues {
+                state.sampled(&Sample { key: target.key, queue_id, since_ns, reading: Ok(reading), at_ns });
+            }
+        }
+    }
+    state
+}
 
 /// Each kind of item and of event.
 fn items() -> Vec<Item> {
@@ -62,9 +101,11 @@ fn items() -> Vec<Item> {
         Input::Vram { at_ns: 9, changed: vec![Vram { place: (7, Some(1)), bytes: [(58270, 4096)].into() }] },
         Input::Missed { at_ns: 9 },
     ];
+    let part = Part { run_unix_ns: 1_790_000_000_000_000_000, number: 2, lost: 3 };
+    let (image, rows) = state().image();
     let mut items = vec![
         // The program's version is its own.
-        Item::Begin(Begin { program: "kfd-trace".to_owned(), ..begin() }),
+        Item::Begin(Begin { program: "kfd-trace".to_owned(), ..begin() }.of_part(part)),
         Item::Driver { named: Named::default(), sizes: [(2, 96)].into() },
         Item::Gpus(topology()),
         Item::Clock { wall_ns: 1_790_000_000_000_000_000, boot_ns: 5_000_000 },
@@ -79,11 +120,16 @@ fn items() -> Vec<Item> {
         },
         Item::Lost { at_ns: 5, lost: Some([("records lost, queue_create, queue_add".to_owned(), 7)].into()) },
     ];
+    items.push(Item::State(Box::new(image)));
+    items.extend(rows.into_iter().map(|row| Item::Row(Box::new(row))));
     items.extend(inputs.into_iter().chain(golden::events().into_iter().map(Input::Event)).map(Item::Input));
     items.extend([
         Item::Existing,
         Item::Loads { loaded: false, at_ns: 10, loads: 1 },
         Item::End { at_ns: 11, text: "a table\n".to_owned(), json: "{}\n".to_owned() },
+        Item::Close { at_ns: 12, why: Closed::Rotated },
+        Item::Close { at_ns: 12, why: Closed::Stopped },
+        Item::Close { at_ns: 12, why: Closed::Gap },
     ]);
     items
 }
@@ -98,7 +144,10 @@ fn the_format_is_the_one_of_its_version() {
 }
 
 /// Recordings of released programs: these files are never written again.
-const KEPT: [&str; 1] = [include_str!("../../tests/golden/recording-1-as-of-0.1.0.jsonl")];
+const KEPT: [&str; 2] = [
+    include_str!("../../tests/golden/recording-1-as-of-0.1.0.jsonl"),
+    include_str!("../../tests/golden/recording-1.jsonl"),
+];
 
 /// Whether it has all that the older one has.
 fn has(value: &Value, older: &Value) -> bool {

@@ -10,10 +10,10 @@ use zstd::bulk::Compressor;
 use zstd::zstd_safe::CParameter;
 
 /// Bytes of text in a block. Blocks of 64 KiB would take 2 % more, of 1 MiB 6 % less.
-const BLOCK: usize = 256 << 10;
+pub(super) const BLOCK: usize = 256 << 10;
 
 /// How long a line waits for its block to become full: so much a crash may cost.
-const OLDEST: Duration = Duration::from_secs(1);
+pub(super) const OLDEST: Duration = Duration::from_secs(1);
 
 /// Blocks that may wait for the disk; then the tracer waits, and the ring buffer fills.
 const WAITING: usize = 64;

@@ -9,6 +9,7 @@ use crate::output::api::{self, ApiQuery, ApiView, EventsView, HeldView, Refusal,
 use crate::output::metrics::{self, Build, Format, Scrape};
 use crate::output::page::{self, PageView};
 use crate::output::status::Losses;
+use crate::recording::Watch;
 use crate::runtime::clock;
 use crate::serve::router::PageSource;
 use crate::state::{Class, Filter, History, Kept};
@@ -168,6 +169,7 @@ impl PageSource for SharedPage {
             wall_minus_mono_ns: clock::wall_minus_mono_ns(),
             build: Build::OWN,
             types: &taken.types,
+            recording: self.recording.get().map(Watch::figures),
             driver_loaded: Loading::can_be_traced(&self.roots.sysfs),
             driver_loads: taken.driver_loads,
             start_time_seconds: clock::seconds(u64::try_from(self.started_unix_ns).unwrap_or(0)),

@@ -9,6 +9,7 @@ use crate::model::ioctl::Named;
 use crate::model::layout::QueueLayout;
 use crate::model::verdict::ProbeStatus;
 use crate::output::metrics::{BPF_MAPS, Collected, Detail, STATE, SYSFS};
+use crate::recording::Watch;
 use crate::runtime::clock;
 use crate::state::{History, Inventory, IoctlTotals, SampleTotals, Snapshot, State, StateLimits};
 use crate::tracer::engine::Tracer;
@@ -18,7 +19,7 @@ use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::limits::{
     CALLER_SLOTS, IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, IOCTL_STATS_MAX, PROCESSES_MAX,
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A running tracer.
 pub struct Serving {
@@ -46,6 +47,8 @@ pub struct SharedPage {
     pub(super) detail: Detail,
     /// Nanoseconds of the Unix epoch. Read once: else it would move with each reading of the two clocks.
     pub(super) started_unix_ns: i64,
+    /// Empty where nothing is recorded.
+    pub(super) recording: OnceLock<Watch>,
 }
 
 impl Access for &SharedPage {
@@ -59,7 +62,14 @@ impl SharedPage {
     pub fn new(roots: Roots, detail: Detail) -> Self {
         let phase = Mutex::new(Phase::Waiting { why: "starting".to_owned(), left: Box::default() });
         let started_unix_ns = clock::unix_ns();
-        SharedPage { phase, history: Mutex::default(), roots, detail, started_unix_ns }
+        let (history, recording) = (Mutex::default(), OnceLock::new());
+        SharedPage { phase, history, roots, detail, started_unix_ns, recording }
+    }
+
+    /// What is traced is recorded, too.
+    pub fn records(&self, recording: Watch) {
+        // There is one.
+        let _ = self.recording.set(recording);
     }
 
     /// A scrape that panicked must not end the tracing: the state is consistent between any two statements.

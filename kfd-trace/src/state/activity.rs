@@ -3,6 +3,7 @@
 //! Each reading adds to the previous one; per-GPU counts of a process never decrease.
 
 use crate::model::pointers::{Counts, Unit, Unmeasured};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A queue that has a backlog and retires nothing for this long is stalled, nanoseconds.
@@ -12,7 +13,8 @@ pub const STALLED_AFTER_NS: u64 = 10_000_000_000;
 pub type Reading = Result<Counts, Unmeasured>;
 
 /// What is known of one queue's activity.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Activity {
     pub(super) measured: Option<Measured>,
     /// Why the last reading gave no counts.
@@ -22,7 +24,7 @@ pub struct Activity {
 }
 
 /// For a queue whose pointers were understood. Times are CLOCK_MONOTONIC nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Since the queue's creation.
     pub counts: Counts,
@@ -36,7 +38,7 @@ pub struct Measured {
 }
 
 /// Per second.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     pub submitted: f64,
     pub retired: f64,
@@ -136,7 +138,8 @@ impl Activity {
 }
 
 /// Work of a process's queues on one GPU, ended queues included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Work {
     /// AQL.
     pub packets: Counts,

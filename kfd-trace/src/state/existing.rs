@@ -2,6 +2,7 @@
 
 use super::change::Change;
 use super::process::Process;
+use super::queue::Queue;
 use super::rows::State;
 use crate::model::event::{Body, Event, ProcessSeen};
 
@@ -20,9 +21,13 @@ impl State {
                 cgroup_leaf: row.cgroup_leaf.clone(),
                 context_id: row.context_id,
             };
-            let queues = row.queues.values().map(|queue| Body::QueueCreate(queue.facts.clone()));
-            let event = |body| Event::of_standing(row.first_seen_ns, row.id(), row.tgid, body);
-            let events = std::iter::once(Body::ProcessSeen(seen)).chain(queues).map(event);
+            // In the initial state of a recording it may be younger than its process.
+            let since_ns = |queue: &Queue| queue.since_ns().max(row.first_seen_ns);
+            let queues =
+                row.queues.values().map(|queue| (since_ns(queue), Body::QueueCreate(queue.facts.clone())));
+            let event = |(at_ns, body)| Event::of_standing(at_ns, row.id(), row.tgid, body);
+            let own = (row.first_seen_ns, Body::ProcessSeen(seen));
+            let events = std::iter::once(own).chain(queues).map(event);
             events.map(|event| (event, change.clone())).collect::<Vec<_>>()
         };
         let mut rows: Vec<&Process> = self.live().collect();

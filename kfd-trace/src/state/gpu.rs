@@ -1,9 +1,11 @@
 //! State of one GPU: resets, hangs and faults.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// One GPU, or one partition of one, under KFD's gpu_id.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GpuState {
     /// Resets that began.
     pub resets: u64,

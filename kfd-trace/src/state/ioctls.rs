@@ -4,15 +4,29 @@ use crate::events::tables::{ErrorRow, IoctlRow};
 use crate::model::event::ProcessId;
 use crate::model::ioctl;
 use kfd_trace_common::stat::{BUCKETS, FIRST_EDGE_LOG2, IoctlStat, bucket_of, upper_edge_ns};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Totals of all calls of one ioctl number, for any size that user space passed; or of other calls that take a while
 /// and may fail.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IoctlSum {
+    #[serde(with = "StatFields")]
     pub stat: IoctlStat,
     /// Calls by positive errno, refused calls included.
     pub errors: BTreeMap<i32, u64>,
+}
+
+/// The fields of a sum of the programs, which know no serde.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "IoctlStat")]
+struct StatFields {
+    entered: u64,
+    returned: u64,
+    refused: u64,
+    no_return_seen: u64,
+    latency_ns: u64,
+    buckets: [u64; BUCKETS],
 }
 
 impl Default for IoctlSum {

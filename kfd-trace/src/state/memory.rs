@@ -1,7 +1,9 @@
 //! Memory that a process holds by KFD: what its ioctls allocated, imported and freed, and what the driver counts.
 
+use super::pairs;
 use crate::model::event::IoctlCall;
 use crate::model::memory::{Allocation, Domain, MemoryCall, of_call};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,17 +13,29 @@ pub(super) const MOST: usize = 1 << 16;
 pub(super) const MOST_OF_ALL: usize = 1 << 20;
 
 /// What one process holds.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Memory {
     /// `None`: nothing is known. Shared with the snapshots.
+    #[serde(serialize_with = "shared", deserialize_with = "unshared")]
     known: Option<Arc<Known>>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+fn shared<S: Serializer>(known: &Option<Arc<Known>>, serializer: S) -> Result<S::Ok, S::Error> {
+    known.as_deref().serialize(serializer)
+}
+
+fn unshared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<Known>>, D::Error> {
+    Ok(Option::<Known>::deserialize(deserializer)?.map(Arc::new))
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 struct Known {
     /// By handle.
     held: BTreeMap<u64, Held>,
     /// By gpu_id and where it lies, none of them 0.
+    #[serde(with = "pairs")]
     sums: BTreeMap<(u32, Domain), MemorySum>,
     /// Bytes of VRAM by gpu_id, as the driver counts them (sysfs, `vram_<gpu_id>`): with SVM on some drivers, without
     /// what was imported.
@@ -33,7 +47,7 @@ struct Known {
 }
 
 /// An allocation that was not freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     pub gpu_id: u32,
     pub domain: Domain,
@@ -46,7 +60,7 @@ pub struct Held {
 }
 
 /// Of one GPU and domain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySum {
     pub bytes: u64,
     pub allocations: u64,
@@ -83,6 +97,10 @@ impl Memory {
     pub(super) fn sees_all(&self) -> Option<bool> {
         let known = self.known.as_ref()?;
         (known.seen || known.unseen).then_some(!known.unseen)
+    }
+
+    pub(super) fn count_held(&self) -> usize {
+        self.known.as_ref().map_or(0, |known| known.held.len())
     }
 
     fn known(&mut self) -> &mut Known {

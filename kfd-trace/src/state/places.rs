@@ -30,6 +30,17 @@ impl Places {
         }
     }
 
+    /// All of them, in their order.
+    pub(super) fn entries(&self) -> Vec<(Place, ProcessKey)> {
+        let of = |(tgid, contexts): (&u32, &Vec<(Option<u32>, ProcessKey)>)| {
+            let tgid = *tgid;
+            contexts.iter().map(move |(context, key)| ((tgid, *context), *key)).collect::<Vec<_>>()
+        };
+        let mut entries: Vec<_> = self.by_tgid.iter().flat_map(of).collect();
+        entries.sort_unstable();
+        entries
+    }
+
     /// Removes this row from the place, unless another row has taken it.
     pub(super) fn remove(&mut self, (tgid, context_id): Place, key: ProcessKey) {
         let Some(contexts) = self.by_tgid.get_mut(&tgid) else { return };

@@ -3,6 +3,7 @@
 use super::activity::Works;
 use super::labels::KeptLabels;
 use super::memory::Memory;
+use super::pairs;
 use super::queue::{Evictions, MqdWrites, Queue};
 use super::schedules::Preempts;
 use super::source::Sources;
@@ -59,7 +60,7 @@ impl ProcessDetails {
 }
 
 /// One `struct kfd_process`. Times are CLOCK_MONOTONIC nanoseconds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Process {
     pub key: ProcessKey,
     /// In the initial PID namespace.
@@ -73,6 +74,7 @@ pub struct Process {
     pub context_id: Option<u32>,
     pub details: ProcessDetails,
     /// Follows from the fields above and `key`: whoever changes one of these forgets it.
+    #[serde(skip)]
     pub labels: KeptLabels,
     pub sources: Sources,
     /// It existed before the tracer.
@@ -97,10 +99,13 @@ pub struct Process {
     /// Of the whole process: evicted from at least one GPU.
     pub evicted: Evictions,
     /// By gpu_id; `None` where it could not be read.
+    #[serde(with = "pairs")]
     pub vm_faults: BTreeMap<Option<u32>, u64>,
+    #[serde(with = "pairs")]
     pub works: Works,
     /// By gpu_id; only where preemptions are requested.
     pub preempts: BTreeMap<u32, Preempts>,
+    #[serde(default)]
     pub memory: Memory,
     /// MQD writes of queues whose creation is not yet reported, by queue id.
     pub(super) mqd_of_unborn: BTreeMap<u32, MqdWrites>,

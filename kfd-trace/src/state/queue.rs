@@ -4,9 +4,11 @@ use super::activity::Activity;
 use super::source::{Source, Sources};
 use crate::model::event::{QueueFacts, QueueType};
 use crate::model::incident::{CuMask, MqdOp, Trigger};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A queue. Within a process its id is unique while it lives.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Queue {
     pub queue_id: u32,
     /// What is known of it; `None` in a field is "not reported".
@@ -36,14 +38,15 @@ pub struct Queue {
 }
 
 /// How a queue ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueEnd {
     pub at_ns: u64,
     pub cause: Cause,
 }
 
 /// Why a queue ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// DESTROY_QUEUE.
     Ioctl,
@@ -93,7 +96,7 @@ impl Cause {
 }
 
 /// Labels of queue counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct QueueLabel {
     pub gpu_id: Option<u32>,
     pub queue_type: Option<QueueType>,
@@ -108,14 +111,15 @@ impl QueueLabel {
 }
 
 /// Who suspended a queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Debugger {
     pub pid: u32,
     pub comm: Option<String>,
 }
 
 /// How a queue came to be suspended; whether it is, is in its facts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Suspended {
     /// `None` if it is not suspended, or was found so.
     pub by: Option<Debugger>,
@@ -128,7 +132,7 @@ pub struct Suspended {
 }
 
 /// The last change of a queue's priority that was seen, or seen to have happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PriorityChange {
     /// When the call was seen, CLOCK_MONOTONIC nanoseconds, and the tgid that called; `None` if it was not.
     pub by: Option<(u64, u32)>,
@@ -137,7 +141,8 @@ pub struct PriorityChange {
 }
 
 /// What few queues ever have, apart from them since all are copied for each response.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Rare {
     pub(super) suspended: Suspended,
     pub(super) priority: Option<PriorityChange>,
@@ -216,7 +221,8 @@ impl Queue {
 }
 
 /// Outermost calls of the MQD functions, by function.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "BTreeMap<MqdOp, u64>", into = "BTreeMap<MqdOp, u64>")]
 pub struct MqdWrites([u64; MqdOp::ALL.len()]);
 
 impl MqdWrites {
@@ -230,6 +236,22 @@ impl MqdWrites {
     }
 }
 
+/// By name: the functions of a later driver are more.
+impl From<BTreeMap<MqdOp, u64>> for MqdWrites {
+    fn from(counts: BTreeMap<MqdOp, u64>) -> Self {
+        let mut writes = Self::default();
+        counts.into_iter().for_each(|(op, count)| writes.0[op as usize] = count);
+        writes
+    }
+}
+
+impl From<MqdWrites> for BTreeMap<MqdOp, u64> {
+    fn from(writes: MqdWrites) -> Self {
+        let counts = MqdOp::ALL.iter().map(|op| (*op, writes.of(*op)));
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
 impl<const N: usize> From<[(MqdOp, u64); N]> for MqdWrites {
     fn from(counts: [(MqdOp, u64); N]) -> Self {
         let mut writes = Self::default();
@@ -239,7 +261,8 @@ impl<const N: usize> From<[(MqdOp, u64); N]> for MqdWrites {
 }
 
 /// Transitions into and out of eviction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Evictions {
     /// Observed evictions.
     pub count: u64,

@@ -1,15 +1,20 @@
 //! What is known of GPUs' lists of queues and their preemptions: values, without the rules ([`super::scheduler`]).
 
 use super::ioctls::{IoctlSum, subtract};
+use super::pairs;
 use crate::model::mes::MesOp;
 use crate::model::runlist::Reason;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What a GPU was made to run. A reason is `None` where the calling function is not known.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Scheduled {
     /// Preemptions: durations of those that took all queues off, and the errnos of those that did not.
+    #[serde(with = "pairs")]
     pub preempted: BTreeMap<Option<Reason>, IoctlSum>,
+    #[serde(with = "pairs")]
     pub lists: BTreeMap<Option<Reason>, Lists>,
     /// The last list; `None` before the first one is seen.
     pub last: Option<LastList>,
@@ -52,7 +57,8 @@ fn sums_since<K: Ord + Copy>(
 }
 
 /// Lists that were made for one reason.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Lists {
     /// Submitted.
     pub sent: u64,
@@ -61,7 +67,7 @@ pub struct Lists {
 }
 
 /// The list that a GPU runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastList {
     /// With queues on the GPU; `None` where that could not be read, as in the others.
     pub processes: Option<u32>,
@@ -71,7 +77,8 @@ pub struct LastList {
 }
 
 /// Preemptions of a GPU that concern a process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Preempts {
     /// On its behalf.
     pub own: Preempted,
@@ -80,7 +87,8 @@ pub struct Preempts {
 }
 
 /// Some of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Preempted {
     pub count: u64,
     /// Time that the GPU's queues were taken off, or off, nanoseconds.

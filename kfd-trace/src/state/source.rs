@@ -35,7 +35,7 @@ impl Source {
 }
 
 /// A set of sources.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Sources(u8);
 
 impl Sources {

@@ -95,10 +95,11 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::model::event::{Body, ProcessId};
     use crate::model::inventory::Listed;
+    use crate::model::memory::samples::{VRAM, allocated};
     use crate::model::pointers::Counts;
     use crate::state::samples::{create, event, facts, seen, state};
     use crate::state::{
@@ -121,7 +122,7 @@ mod tests {
     }
 
     /// Each kind of call once.
-    fn recorded() -> (State, Vec<Input>, Vec<(Event, Change)>) {
+    pub(in crate::state) fn recorded() -> (State, Vec<Input>, Vec<(Event, Change)>) {
         let mut state = state();
         state.start_tape();
         let mut reported = Vec::new();
@@ -136,6 +137,12 @@ mod tests {
         let key = ProcessKey::from(ProcessId(1));
         let details = ProcessDetails { cgroup: Some("/a".to_owned()), ..ProcessDetails::default() };
         state.enrich(key, details);
+        let held = event(11, 1, 700, allocated(1, 58270, 4096, VRAM));
+        let change = state.apply(&held);
+        reported.push((held, change));
+        let counted = Listed { tgid: 700, vram: [(58270, 4096)].into(), ..Listed::default() };
+        state.count_vram(11.into(), &[counted]);
+        state.miss_memory(11);
         state.sought();
         let reading = Ok(Counts { submitted: 9, retired: 8 });
         for queue_id in [3, 4] {
@@ -196,6 +203,9 @@ mod tests {
             "event",
             "event",
             "details",
+            "event",
+            "vram",
+            "missed",
             "sought",
             "sampled",
             "late",

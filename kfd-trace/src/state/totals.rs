@@ -1,5 +1,6 @@
 //! Totals that outlive the rows they came from: none of them ever decreases.
 
+use super::pairs;
 use super::queue::{Cause, MqdWrites, QueueLabel};
 use super::source::Source;
 use crate::model::incident::Trigger;
@@ -38,7 +39,8 @@ impl Difference {
 }
 
 /// An inconsistency in the records. Each occurrence is counted by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Anomaly {
     /// A record of a process whose first-sight record was not received.
     ProcessSeenLost,
@@ -105,7 +107,8 @@ impl Anomaly {
 
 /// Totals since the tracer started. For queues this always holds:
 /// `created + adopted + revived == destroyed + born_later + live`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Totals {
     pub processes_created: u64,
     pub processes_standing: u64,
@@ -115,20 +118,26 @@ pub struct Totals {
     pub open_errors: BTreeMap<i32, u64>,
     pub closes: u64,
     /// Queues whose creation was seen.
+    #[serde(with = "pairs")]
     pub queues_created: BTreeMap<QueueLabel, u64>,
     /// Queues whose end was seen or inferred. Includes destroys that the driver then failed.
+    #[serde(with = "pairs")]
     pub queues_destroyed: BTreeMap<(QueueLabel, Cause), u64>,
     /// Destroys that failed after they were counted: the queue still exists.
+    #[serde(with = "pairs")]
     pub queues_revived: BTreeMap<QueueLabel, u64>,
     /// Existing queues that were found.
     pub queues_adopted: u64,
     /// Of these, the ones whose creation record was received afterwards.
     pub queues_born_later: u64,
     /// Calls of `update_queue` by positive errno, 0 for success, `None` where no return was seen.
+    #[serde(with = "pairs")]
     pub queue_updates: BTreeMap<(QueueLabel, Option<i32>), u64>,
     /// Outermost calls of the MQD functions, failed creations included.
+    #[serde(with = "pairs")]
     pub mqd_writes: BTreeMap<Option<u32>, MqdWrites>,
     /// Evictions of a process from a GPU, by gpu_id and trigger.
+    #[serde(with = "pairs")]
     pub evictions: BTreeMap<(u32, Option<Trigger>), u64>,
     /// Restores, by gpu_id.
     pub restores: BTreeMap<u32, u64>,

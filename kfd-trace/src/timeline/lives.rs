@@ -102,6 +102,12 @@ impl<W: Write> Timeline<W> {
                 }
                 self.packets.event(Kind::Instant, track, at_ns, Some(("driver", name)), None)
             }
+            // When they ended is not known.
+            Line::Gap { at_ns, .. } => {
+                let track = self.others()?;
+                self.all_ends(at_ns)?;
+                self.packets.event(Kind::Instant, track, at_ns, Some(("recording", "gap")), None)
+            }
         }
     }
 

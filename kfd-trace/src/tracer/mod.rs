@@ -16,5 +16,6 @@ mod past;
 pub mod preflight;
 pub mod reconcile;
 pub mod sample;
+pub mod taping;
 pub mod types;
 pub mod waiting;

@@ -175,6 +175,7 @@ fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables, undecod
         build: Build::OWN,
         types: &TypesReport::default(),
         capacities: &[],
+        recording: None,
         driver_loaded: true,
         driver_loads: 1,
         detail: Detail { processes: Some(200), queues: Some(200), linger: Duration::from_secs(300) },

@@ -274,6 +274,7 @@ impl Scraped {
                     ("in_flight", 16_384),
                     ("seats", 2_048),
                 ],
+                recording: None,
                 driver_loaded: true,
                 driver_loads: 1,
                 build: Build::OWN,

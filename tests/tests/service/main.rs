@@ -5,4 +5,5 @@ mod activity;
 mod alerts;
 mod life;
 mod load;
+mod recording;
 mod web;

@@ -3,13 +3,14 @@
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::tracer::{NO_MQD, program, run, run_as, run_json};
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
-use kfd_trace_tests::harness::{JsonProcess, Steered, Stream, Workload, shared};
+use kfd_trace_tests::harness::{Daemon, JsonProcess, Steered, Stream, Workload, shared};
 use nix::mount::{MsFlags, mount, umount};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -134,4 +135,156 @@ fn a_full_disk_ends_a_recording_with_what_had_room() -> Result<()> {
     let calls = String::from_utf8(replayed.stdout)?.lines().count();
     assert!((100..20_000).contains(&calls), "{calls}");
     umount(place).context("unmount it")
+}
+
+const FOLDER: &str = "/tmp/recordings";
+const MOST: u64 = 96 << 10;
+
+/// The files of the folder, oldest first.
+fn files() -> Result<Vec<PathBuf>> {
+    let mut all: Vec<PathBuf> =
+        fs::read_dir(FOLDER)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    all.sort();
+    Ok(all)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap_or_default()
+}
+
+/// What must not depend on where a recording begins. Its birth: nanoseconds of its age, apart since clocks are read twice.
+fn facts(document: &Value) -> Result<BTreeMap<String, Option<u64>>> {
+    let names =
+        ["pid", "gpu_id", "queue_id", "queue_type", "kfd_process", "ring_address", "sources", "priority"];
+    let rows = document["queues"].as_array().context("queues")?.iter();
+    let fact = |row: &Value| names.map(|name| format!("{name}={}", row[name])).join(" ");
+    Ok(rows.map(|row| (fact(row), row["age_ns"].as_u64())).collect())
+}
+
+fn assert_same(replayed: &[Value], then: &Value) -> Result<()> {
+    let (replayed, then) = (facts(replayed.first().context("one object")?)?, facts(then)?);
+    assert_eq!(replayed.keys().collect::<Vec<_>>(), then.keys().collect::<Vec<_>>());
+    for (queue, age) in then {
+        let again = replayed[&queue];
+        let apart = age.zip(again).map(|(one, other)| one.abs_diff(other));
+        assert!(
+            age.is_some() == again.is_some() && apart.unwrap_or(0) < 1_000_000,
+            "{queue}: {age:?}, {again:?}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_daemons_files_are_bounded_and_each_has_all_that_existed_before_it() -> Result<()> {
+    shared::end()?;
+    let _ = fs::remove_dir_all(FOLDER);
+    let found = Steered::having(&["create aql", "create sdma"])?;
+    let bound = format!("--record.max-size={MOST}");
+    let options = [&["--record", FOLDER, "--record.file-size=16KiB", &bound], &NO_MQD[..]].concat();
+    let mut daemon = Daemon::quick(&options)?;
+    let born = Steered::having(&["create aql"])?;
+    let turns: Vec<&str> = ["create aql", "destroy 0"].into_iter().cycle().take(400).collect();
+    let words: Vec<&str> = ["script"].into_iter().chain(turns).collect();
+    let (mut largest, mut latest) = (0, None);
+    // Until the first files were removed.
+    for turn in 0..60 {
+        Workload::spawn(&words)?.finish_within(Duration::from_secs(60))?;
+        let bytes: u64 = files()?.iter().filter_map(|file| Some(fs::metadata(file).ok()?.len())).sum();
+        largest = largest.max(bytes);
+        if !text(&files()?[0]).contains("-00000001-") && turn % 3 == 2 {
+            break;
+        }
+    }
+    // What is written once a second.
+    sleep(Duration::from_millis(1_500));
+    for _ in 0..2 {
+        let then = daemon.json("/api/v1/queues")?;
+        let rows = then["queues"].as_array().context("queues")?.len();
+        assert_eq!(rows, 3, "{then}");
+        latest = Some(then);
+        sleep(Duration::from_millis(1_500));
+    }
+    let then = latest.context("an answer")?;
+    let at = then["ts"].as_str().context("a time")?;
+    let metrics = daemon.scrape()?;
+    let sum = |name: &str| metrics.sum(&format!("kfd_trace_recording_{name}"), &[]);
+    assert_eq!((sum("up"), sum("lost_changes_total")), (Some(1.0), Some(0.0)));
+    daemon.stop()?;
+
+    let all = files()?;
+    assert!(all.len() >= 3 && !text(&all[0]).contains("-00000001-"), "{all:?}");
+    assert!(largest <= MOST && largest > MOST / 3, "{largest}");
+    for (index, file) in all.iter().enumerate() {
+        let about = fs::metadata(file)?;
+        assert_eq!(about.permissions().mode() & 0o777, 0o600, "{}", file.display());
+        let alone = run_json(&["replay", text(file), "--json", "--at", "+0s"])?;
+        let queues = facts(alone.first().context("one object")?)?;
+        let of = |pid: u32| queues.keys().filter(|queue| queue.starts_with(&format!("pid={pid} "))).count();
+        assert_eq!((of(found.pid()), of(born.pid())), (2, 1), "file {index}: {queues:?}");
+        let lines = run_json(&["replay", text(file), "--json"])?;
+        assert!(lines.len() > 4 && lines.iter().all(|line| line["event"] != "recording_gap"), "file {index}");
+    }
+    assert_same(&run_json(&["replay", FOLDER, "--json", "--at", at])?, &then)?;
+    assert_same(&run_json(&["replay", text(all.last().context("files")?), "--json", "--at", at])?, &then)?;
+    // One recording: a queue that is created and destroyed is reported once, whichever file has it.
+    let lines = run_json(&["replay", FOLDER, "--json"])?;
+    let of = |event: &str| lines.iter().filter(|line| line["event"] == event).count();
+    assert!(
+        of("queue_create").abs_diff(of("queue_destroy")) <= 4,
+        "{} {}",
+        of("queue_create"),
+        of("queue_destroy")
+    );
+    assert_eq!(of("process_seen") - of("process_release"), 2, "those that live");
+    let made = run(&["timeline", FOLDER, "-o", "/tmp/folder.pftrace"])?;
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    found.kill()?;
+    born.kill()
+}
+
+#[test]
+fn a_daemon_that_is_killed_or_has_no_room_leaves_what_was_written_and_shows_the_gap() -> Result<()> {
+    shared::end()?;
+    let _ = fs::remove_dir_all(FOLDER);
+    fs::create_dir_all(FOLDER)?;
+    mount(Some("small"), FOLDER, Some("tmpfs"), MsFlags::empty(), Some("size=128k"))?;
+    let options = [&["--record", FOLDER], &NO_MQD[..]].concat();
+    let mut daemon = Daemon::quick(&options)?;
+    let workload = Steered::having(&["create aql"])?;
+    sleep(Duration::from_secs(3));
+    daemon.signal(Signal::SIGKILL)?;
+    daemon.wait_exit(SOON)?;
+    let whole = run(&["replay", FOLDER])?;
+    let (text, why) = (String::from_utf8(whole.stdout)?, String::from_utf8(whole.stderr)?);
+    assert!(whole.status.code() == Some(1) && why.contains("it has no end"), "{why}");
+    assert!(text.contains(" CREATE_QUEUE "), "{text}");
+
+    // A full disk: what is traced goes on, and so does the recording once there is room.
+    let mut daemon = Daemon::quick(&options)?;
+    fs::write(format!("{FOLDER}/filler"), vec![0; 256 << 10]).expect_err("it is full");
+    let other = Steered::having(&["create sdma"])?;
+    let lost = daemon.scrape_until("what is lost", |metrics| {
+        metrics.sum("kfd_trace_recording_lost_changes_total", &[]).filter(|lost| *lost > 0.0)
+    })?;
+    assert_eq!(daemon.scrape()?.sum("kfd_trace_recording_up", &[]), Some(0.0));
+    assert_eq!(daemon.json("/api/v1/queues")?["queues"].as_array().map(Vec::len), Some(2), "it is traced");
+    fs::remove_file(format!("{FOLDER}/filler"))?;
+    daemon.scrape_until("the recording to go on", |metrics| {
+        metrics.sum("kfd_trace_recording_up", &[]).filter(|up| *up > 0.0)
+    })?;
+    daemon.stop()?;
+    let lines = run_json(&["replay", FOLDER, "--json"])?;
+    let gaps: Vec<_> = lines.iter().filter(|line| line["event"] == "recording_gap").collect();
+    assert_eq!(gaps.len(), 2, "{gaps:?}");
+    assert_eq!(gaps[0]["lost_changes"], Value::Null, "one was killed");
+    assert!(gaps[1]["lost_changes"].as_f64() >= Some(lost), "{gaps:?}");
+    assert!(
+        daemon.stderr().matches("cannot be recorded to: No space left").count() == 1,
+        "{}",
+        daemon.stderr()
+    );
+    workload.kill()?;
+    other.kill()?;
+    umount(FOLDER).context("unmount it")
 }

@@ -123,6 +123,7 @@ pub(crate) const MAIN: Boot = Boot {
                 "doctor::root",
                 "doctor::who",
                 "ioctls_alone::queues",
+                "recording::a_daemon",
                 "recording::a_full",
                 "recording::a_recording_is_its",
                 "recording::what",

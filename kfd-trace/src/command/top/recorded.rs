@@ -3,9 +3,9 @@
 //! In: items of a file, and what the user wants ([`Controls`]). Out: a [`Moment`] for each screen.
 
 use super::screen::Screen;
-use crate::command::replay::BUFFER;
+use crate::command::replay::source::BUFFER;
 use crate::output::top::{Controls, Moment, Played, RECENT};
-use crate::recording::{Begin, Item, Line, ReadError, Reader, Replay, When, time_of};
+use crate::recording::{Begin, Closed, Item, Line, ReadError, Reader, Replay, When, time_of};
 use crate::runtime::exit::Stop;
 use crate::runtime::signals::Signals;
 use crate::state::{Filter, History};
@@ -226,6 +226,14 @@ impl Tape {
                     self.replay.now_ns = self.replay.now_ns.max(at_ns);
                     self.over = Some("its end".to_owned());
                 }
+                Some(Item::Close { at_ns, why }) => {
+                    self.replay.now_ns = self.replay.now_ns.max(at_ns);
+                    self.over = Some(match why {
+                        Closed::Rotated => "the next file goes on".to_owned(),
+                        Closed::Stopped => "the daemon's end".to_owned(),
+                        Closed::Gap => "what came next was lost".to_owned(),
+                    });
+                }
                 Some(item) => {
                     let Tape { replay, history, is_loaded, .. } = self;
                     let Ok(()) = replay.take(item, &mut keep(history, is_loaded));
@@ -284,6 +292,8 @@ fn keep<'a>(
                 *is_loaded = loaded;
                 history.driver(loaded, loads, at_ns, offset_ns);
             }
+            // It is said of the whole recording: what was lost.
+            Line::Gap { .. } => {}
         }
         Ok(())
     }
@@ -293,6 +303,12 @@ fn keep<'a>(
 fn read(file: &Path) -> Result<mpsc::Receiver<Slice>, Stop> {
     if file.as_os_str() == "-" {
         return Err(Stop::usage("`top` reads keys from standard input: give --recording the name of a file"));
+    }
+    if file.is_dir() {
+        return Err(Stop::usage(format!(
+            "{} is a folder: give --recording one of its files",
+            file.display()
+        )));
     }
     let file = file.to_owned();
     let (sender, slices) = mpsc::channel(AHEAD);

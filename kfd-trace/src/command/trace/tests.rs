@@ -13,6 +13,11 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+/// What was recorded.
+fn source(file: &tempfile::NamedTempFile) -> replay::source::Source {
+    replay::source::Source::Stream(Box::new(file.reopen().unwrap()))
+}
+
 /// The output.
 #[derive(Clone, Default)]
 struct Page(Arc<Mutex<Vec<u8>>>);
@@ -144,8 +149,8 @@ fn a_stream_that_ends_early_leaves_a_whole_recording() {
     run.begin().unwrap();
     run.end_recording().unwrap();
     let mut again = Vec::new();
-    let ended = replay::print(&replay_of(&options), file.reopen().unwrap(), &mut again);
-    assert!(matches!(ended, Ok(replay::Ended::Whole)));
+    let ended = replay::print(&replay_of(&options), source(&file), &mut again);
+    assert!(matches!(ended, Ok(replay::source::Ended::Whole)));
     assert!(String::from_utf8(again).unwrap().contains("\"event\":\"summary\""));
 }
 
@@ -173,8 +178,8 @@ fn printed_and_replayed(options: &StreamOptions) -> (String, String) {
     run.end().unwrap();
     let replayed = replay_of(options);
     let mut again = Vec::new();
-    let ended = replay::print(&replayed, file.reopen().unwrap(), &mut again);
-    assert!(matches!(ended, Ok(replay::Ended::Whole)));
+    let ended = replay::print(&replayed, source(&file), &mut again);
+    assert!(matches!(ended, Ok(replay::source::Ended::Whole)));
     (text(run, &page), String::from_utf8(again).unwrap())
 }
 

@@ -7,6 +7,7 @@
 use super::context::Context;
 pub(crate) use super::driver::line as driver_line;
 pub use super::driver::{Driver, driver};
+pub use super::gap::gap;
 use super::{EventFields, fields};
 use crate::model::event::Event;
 use crate::text::escape;

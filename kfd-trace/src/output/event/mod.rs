@@ -6,6 +6,7 @@
 pub mod context;
 mod driver;
 mod eviction;
+mod gap;
 mod gpu;
 mod ioctl;
 pub mod json;

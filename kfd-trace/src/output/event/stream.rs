@@ -3,8 +3,9 @@
 //! Columns: time, PID of the owner, comm, event, detail. Colours only if the caller detected a terminal.
 
 use super::context::Context;
-use super::detail;
+use super::{detail, gap};
 use crate::model::event::{Body, Event};
+use crate::text::clock::Clock;
 use crate::text::escape;
 use anstyle::{AnsiColor, Style};
 use kfd_trace_common::kind::Severity;
@@ -43,6 +44,16 @@ impl Stream {
         write!(out, "{:TIME$} {pid:>PID$} {comm:COMM$} ", context.clock.time_of_day(event.mono_ns))?;
         self.styled(out, style(&event.body), &format!("{:EVENT$}", event.body.kind().label()))?;
         writeln!(out, " {}", detail(event, context))
+    }
+
+    /// Writes that something is missing before this. `lost`: changes, if they were counted.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn gap(self, out: &mut impl Write, mono_ns: u64, clock: &Clock, lost: Option<u64>) -> io::Result<()> {
+        write!(out, "{:TIME$} ", clock.time_of_day(mono_ns))?;
+        self.styled(out, AnsiColor::Red.on_default(), &gap::text(lost))?;
+        writeln!(out)
     }
 
     fn styled(self, out: &mut impl Write, style: Style, text: &str) -> io::Result<()> {

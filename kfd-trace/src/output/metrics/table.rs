@@ -302,6 +302,14 @@ metrics! {
         "1 for a source that this scrape has read whole, else 0: bpf_maps, or sysfs, which is read where queues cannot be probed. No series for one that it did not have to read.";
     COLLECTOR_DURATION = Gauge "kfd_trace_collector_duration_seconds" ["collector"]
         "Time to read a source for this scrape: bpf_maps, sysfs, or state, the tracer's own memory.";
+    RECORDING_UP = Gauge "kfd_trace_recording_up" []
+        "With --record: 1 while a file is being written, 0 while that is not possible: what happens then is lost.";
+    RECORDING_LOST = Counter "kfd_trace_recording_lost_changes_total" []
+        "With --record: changes of the tracer's state (events, and what it read) that are in no file, because the disk was full or too slow or could not be written.";
+    RECORDING_BYTES = Gauge "kfd_trace_recording_bytes" []
+        "With --record: bytes of all recordings in its folder.";
+    RECORDING_FILES = Gauge "kfd_trace_recording_files" []
+        "With --record: recordings in its folder.";
     SCRAPE_DURATION = Gauge "kfd_trace_scrape_duration_seconds" []
         "Time to read the maps and the state for this scrape.";
 }

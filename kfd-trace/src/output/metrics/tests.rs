@@ -72,6 +72,7 @@ impl World {
             detail: self.detail,
             now_ns: 3_000_000_000,
             wall_minus_mono_ns: 1_790_000_000_000_000_000,
+            recording: Some(crate::recording::Figures { writing: true, lost: 3, bytes: 70_000, files: 4 }),
             driver_loaded: true,
             driver_loads: 2,
             build: BUILD,

@@ -7,6 +7,7 @@ use crate::events::tables::{NOT_DECODED, RING_FULL};
 use crate::events::undecoded::probe_name;
 use crate::model::missed::MissCause;
 use crate::model::verdict::Verdict;
+use crate::recording::Figures;
 use crate::state::{Anomaly, Difference, Source};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
@@ -30,7 +31,17 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     all.extend(verdicts(scrape));
     all.extend(counters(scrape));
     all.extend(maps(scrape));
+    all.extend(scrape.recording.iter().flat_map(recording));
     all
+}
+
+fn recording(figures: &Figures) -> [Family; 4] {
+    [
+        Family::single(&t::RECORDING_UP, number(figures.writing.into())),
+        Family::single(&t::RECORDING_LOST, number(figures.lost)),
+        Family::single(&t::RECORDING_BYTES, number(figures.bytes)),
+        Family::single(&t::RECORDING_FILES, number(figures.files)),
+    ]
 }
 
 fn build_info(scrape: &Scrape<'_>) -> Family {

@@ -2,7 +2,7 @@
 //! and from the table of kinds. KFD_TRACE_ACCEPT=1 rewrites both.
 
 use crate::output::event::json::{self, EventLine, SCHEMA};
-use crate::output::event::{driver, eviction, gpu, ioctl, mes, process, queue, runlist, suspension};
+use crate::output::event::{driver, eviction, gap, gpu, ioctl, mes, process, queue, runlist, suspension};
 use crate::output::golden::{check_file, events};
 use crate::output::samples::shown;
 use kfd_trace_common::kind::Kind;
@@ -80,6 +80,8 @@ fn the_schema_of_all_lines() {
     ] {
         kinds.push(object(name, about, properties::<driver::DriverLine>(&mut generator())));
     }
+    let about = "Of a replay: what came before is not known to be all; what exists is reported after this.";
+    kinds.push(object("recording_gap", about, properties::<gap::GapLine>(&mut generator())));
     let document = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": format!("A line of kfd-trace --json, schema {SCHEMA}; the last line, summary, is in docs/events.md"),

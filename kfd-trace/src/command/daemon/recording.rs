@@ -1,0 +1,90 @@
+//! Keeps what the daemon sees in a folder of recordings. Nothing here waits for a disk.
+
+use crate::recording::{Feed, FolderLimits, Item, Watch};
+use crate::runtime::clock;
+use crate::runtime::exit::Stop;
+use crate::tracer::engine::Tracer;
+use crate::tracer::taping::Taping;
+use std::convert::Infallible;
+use std::fs;
+
+/// The recording of a daemon.
+#[derive(Debug)]
+pub(super) struct Recording {
+    feed: Feed,
+    taping: Taping,
+    /// The driver that comes next is another one.
+    was_unloaded: bool,
+}
+
+impl Recording {
+    /// # Errors
+    /// If there is no thread for it. A folder that cannot be written is tried again.
+    pub(super) fn start(limits: &FolderLimits) -> Result<Self, Stop> {
+        let folder = &limits.folder;
+        if fs::metadata(folder).is_ok_and(|about| !about.is_dir()) {
+            return Err(Stop::usage(format!("--record: {} is no folder", folder.display())));
+        }
+        let feed = Feed::new(limits, clock::unix_ns());
+        let feed = feed.map_err(|error| Stop::failed(format!("cannot record: {error}")))?;
+        Ok(Recording { feed, taping: Taping::default(), was_unloaded: false })
+    }
+
+    pub(super) fn watch(&self) -> Watch {
+        self.feed.watch()
+    }
+
+    /// The tracer was attached, and what it found was added to its state.
+    pub(super) fn attached(&mut self, tracer: &mut Tracer) {
+        if self.feed.has_begun() {
+            let mut items = Vec::new();
+            if std::mem::take(&mut self.was_unloaded) {
+                let now_ns = clock::mono_ns();
+                collected(self.taping.loads(tracer, true, now_ns, &mut into(&mut items)));
+            }
+            items.push(Taping::driver(tracer));
+            collected(self.taping.changes(tracer, &mut into(&mut items)));
+            collected(self.taping.look(tracer, &mut into(&mut items)));
+            items.push(Item::Existing);
+            self.feed.put(items);
+        }
+        self.save(tracer);
+    }
+
+    /// Hands over what has changed. To be called after all that changes the tracer, and at least once a second.
+    pub(super) fn save(&mut self, tracer: &mut Tracer) {
+        let mut items = Vec::new();
+        collected(self.taping.changes(tracer, &mut into(&mut items)));
+        collected(self.taping.look_again(tracer, &mut into(&mut items)));
+        self.feed.put(items);
+        if self.feed.wants_begin() {
+            let mut items = Vec::new();
+            collected(self.taping.going_on(tracer, &mut into(&mut items)));
+            self.feed.begin(items);
+        }
+    }
+
+    /// The driver was unloaded.
+    pub(super) fn unloaded(&mut self, tracer: &mut Tracer) {
+        self.was_unloaded = true;
+        let mut items = Vec::new();
+        collected(self.taping.loads(tracer, false, clock::mono_ns(), &mut into(&mut items)));
+        collected(self.taping.look(tracer, &mut into(&mut items)));
+        self.feed.put(items);
+    }
+
+    pub(super) fn finish(self) {
+        self.feed.finish(clock::mono_ns());
+    }
+}
+
+fn into(items: &mut Vec<Item>) -> impl FnMut(Item) -> Result<(), Infallible> {
+    |item| {
+        items.push(item);
+        Ok(())
+    }
+}
+
+fn collected(done: Result<(), Infallible>) {
+    let Ok(()) = done;
+}
