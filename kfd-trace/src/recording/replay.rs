@@ -52,10 +52,12 @@ pub struct Replay {
 impl Replay {
     #[must_use]
     pub fn new(begin: &Begin, clock: Clock) -> Self {
+        // The reader's own offset is that of another boot.
+        let mono_to_wall_ns = i128::from(begin.unix_ns) - i128::from(begin.at_ns);
         Replay {
             state: State::new(begin.limits),
             topology: Topology::default(),
-            clock,
+            clock: Clock { mono_to_wall_ns, ..clock },
             mono_to_boot_ns: 0,
             named: Named::default(),
             sizes: BTreeMap::new(),
