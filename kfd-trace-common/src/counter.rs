@@ -82,6 +82,10 @@ ids! {
         HwsHang = "hws_hang",
         /// kprobe on `kfd_process_hw_exception`, where `kfd_hws_hang` is inlined.
         HwException = "hw_exception",
+        /// kprobe on `reset_queues_on_hws_hang`.
+        HungQueues = "hung_queues",
+        /// kprobe on `amdgpu_amdkfd_gpu_reset`.
+        ResetRequest = "reset_request",
         /// kprobe on `amdgpu_userq_ioctl`.
         UserQueue = "user_queue",
         /// kretprobe on the same.

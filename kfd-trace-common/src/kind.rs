@@ -224,10 +224,11 @@ kinds! {
     GpuResetEnd = 15 {
         "gpu_reset_end", "GPU_RESET", Gpu, Gpu, Info, Gpus, "the same, after the reset"
     }
-    /// The hardware scheduler of a GPU hangs: a preemption timed out.
+    /// The hardware scheduler of a GPU hangs: a preemption timed out, or left a queue on the GPU that could not be
+    /// reset.
     HwsHang = 16 {
         "hws_hang", "HWS_HANG", Gpu, Gpu, Failure, Gpus,
-        "`kfd_hws_hang`, or `kfd_process_hw_exception` where that is inlined"
+        "`kfd_hws_hang`; where that is inlined `kfd_process_hw_exception`, or `amdgpu_amdkfd_gpu_reset`"
     }
     /// `amdgpu_userq_ioctl` returned: a DRM user queue, which does not pass KFD.
     UserQueue = 17 {

@@ -30,16 +30,17 @@ fn action(plan: &Plan, id: ProbeId) -> &Action {
 /// Rows without a target in a kernel with the driver's types; tracepoints are not in these fixtures.
 fn absent(series: &str) -> Vec<ProbeId> {
     use ProbeId::{
-        HwException, HwsHang, MqdAddress, ResumeQueues, RunlistExecute, SuspendQueues, SuspensionReturn,
-        UserQueue, UserQueueReturn,
+        HungQueues, HwException, HwsHang, MqdAddress, ResetRequest, ResumeQueues, RunlistExecute,
+        SuspendQueues, SuspensionReturn, UserQueue, UserQueueReturn,
     };
     let users = [UserQueueReturn, UserQueue];
+    let requests = [ResetRequest, HungQueues];
     match series {
         "6.1" => {
             let debugger = [SuspensionReturn, SuspendQueues, ResumeQueues];
-            [&[MqdAddress, HwsHang][..], &users, &debugger, &[RunlistExecute]].concat()
+            [&[MqdAddress, HwsHang][..], &requests, &users, &debugger, &[RunlistExecute]].concat()
         }
-        "6.12" => [&[MqdAddress, HwException][..], &users].concat(),
+        "6.12" => [&[MqdAddress, HwException][..], &requests, &users].concat(),
         "7.2" => vec![MqdAddress, HwException],
         _ => vec![HwException],
     }

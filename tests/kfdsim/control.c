@@ -4,7 +4,8 @@
  *
  * A write is a number, optionally followed by others, separated by spaces:
  * PID to quiesce, resume or evict; PID [NODE [PAGE]] to vmfault;
- * PID [0|1] to debug; GPU [0|1] to reset or suspend; 0|1 [GPU] to hang; MS [ERRNO] to mes.
+ * PID [0|1] to debug; GPU [0|1] to reset or suspend; 0|1 [GPU] to hang; GPU [0..3] to
+ * give_up; MS [ERRNO] to mes.
  * "gfx=G xccs=X parts=P gpus=N sched_policy=S" to shape creates other GPUs.
  */
 #include <linux/debugfs.h>
@@ -13,12 +14,12 @@
 #include "symbols.h"
 #include "soc15_ih_clientid.h"
 
-enum control { QUIESCE, RESUME, EVICT, VMFAULT, DEBUG, RESET, SUSPEND, HANG, MES };
+enum control { QUIESCE, RESUME, EVICT, VMFAULT, DEBUG, RESET, SUSPEND, HANG, GIVE_UP, MES };
 
 static const char * const names[] = {
 	[QUIESCE] = "quiesce", [RESUME] = "resume", [EVICT] = "evict", [VMFAULT] = "vmfault",
 	[DEBUG] = "debug", [RESET] = "reset", [SUSPEND] = "suspend", [HANG] = "hang",
-	[MES] = "mes",
+	[GIVE_UP] = "give_up", [MES] = "mes",
 };
 
 /* no such number was written */
@@ -155,6 +156,8 @@ static int control_gpu(enum control op, u32 value, u32 more)
 		return -EINVAL;
 	if (op == SUSPEND)
 		return sim_suspend(&sims[value], more);
+	if (op == GIVE_UP)
+		return give_up(&sims[value], more == UNSAID ? GIVE_UP_QUEUE : more);
 	/* as where the runtime's power management wakes the GPU up: in the caller's context */
 	if (more == 1)
 		sim_reset_work(&sims[value].reset);
@@ -178,7 +181,7 @@ static ssize_t control_write(struct file *file, const char __user *from, size_t 
 		return -EINVAL;
 	if (op == MES)
 		err = mes_set(value, more == UNSAID ? 0 : more);
-	else if (op == HANG || op == RESET || op == SUSPEND)
+	else if (op == HANG || op == GIVE_UP || op == RESET || op == SUSPEND)
 		err = control_gpu(op, value, more);
 	else
 		err = control_pid(op, value, more, page);

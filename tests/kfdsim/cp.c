@@ -34,11 +34,15 @@ static void cp_answer(struct packet_manager *pm)
 static int before_query(struct kprobe *kp, struct pt_regs *regs)
 {
 	struct packet_manager *pm = (void *)regs->di;
+	struct sim *s = sim_of(sim_adev(pm->dqm->dev));
 
 	/* after the fence is armed, see cp_hang() */
 	smp_mb();
-	if (!is_of(READ_ONCE(hanging), sim_of(sim_adev(pm->dqm->dev))))
-		cp_answer(pm);
+	if (is_of(READ_ONCE(hanging), s))
+		return 0;
+	if (s)
+		give_up_now(s, pm->dqm);
+	cp_answer(pm);
 	return 0;
 }
 
@@ -73,4 +77,5 @@ void cp_after_reset(int gpu)
 {
 	if (is_of(READ_ONCE(hanging), &sims[gpu]))
 		cp_hang(CP_NONE);
+	give_up_after_reset(&sims[gpu]);
 }

@@ -56,6 +56,9 @@ fact SUSPEND_PROC 'kgd2kfd_suspend\([^)]*suspend_proc' "$amdkfd"
 fact SUSPEND_FORCE 'kgd2kfd_suspend\([^)]*force' "$amdkfd"
 fact RESUME_SYNC 'kgd2kfd_resume\([^)]*sync' "$amdkfd"
 fact EVICT_TRIGGER 'kgd2kfd_quiesce_mm\([^)]*trigger' "$amdkfd"
+# A queue that the firmware gave up can be reset alone, and later an engine of SDMA.
+fact HQD_RESET '\(\*hqd_reset\)' "$interface" kfd2kgd_calls
+fact SDMA_DOORBELL '\(\*hqd_sdma_get_doorbell\)' "$interface" kfd2kgd_calls
 fact FENCE_OF_SVM 'amdgpu_amdkfd_fence_create\([^)]*svm_bo' "$amdkfd"
 
 fact KERNEL_MEM 'amdgpu_amdkfd_alloc_kernel_mem\(' "$amdkfd"

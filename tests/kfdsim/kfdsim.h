@@ -39,6 +39,10 @@ struct sim {
 	struct amdgpu_gfx_funcs gfx_funcs;	/* all NULL: every caller checks */
 	struct work_struct reset;
 	bool suspended;
+	int giving_up;				/* an enum given_up, by the next preemption */
+	int given_up;				/* ... by the last one */
+	u64 given_up_address;			/* of the ring of that queue, if it can be reset */
+	struct amdgpu_fpriv *given_up_vm;	/* of its process */
 
 	struct amdgpu_bo *page_directory;	/* one for all VMs: only looked at */
 	struct sim_vm vms[SIM_VMS];
@@ -110,6 +114,16 @@ int cp_start(void);
 void cp_hang(int which);
 /* A reset ends the hang of its GPU, and one of all. */
 void cp_after_reset(int gpu);
+
+/* give_up.c: what a preemption cannot take off; a queue that cannot be reset either, one that can, one of SDMA */
+enum given_up { GIVE_UP_NOTHING, GIVE_UP_QUEUE, GIVE_UP_RESETTABLE, GIVE_UP_SDMA };
+/* In the next preemption of the GPU. */
+int give_up(struct sim *s, u32 what);
+/* A preemption is done, and this has been given up. */
+void give_up_now(struct sim *s, struct device_queue_manager *dqm);
+void give_up_after_reset(struct sim *s);
+/* Registers that show such a queue, in the place of stubs. */
+void give_up_fill_stubs(struct kfd2kgd_calls *calls);
 
 /* mes.c */
 extern const struct file_operations mes_calls_fops;

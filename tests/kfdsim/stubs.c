@@ -4,6 +4,7 @@
  *
  * KFD reaches the GPU's registers only through kfd2kgd_calls.  With HWS most queue
  * work is packets on the HIQ (cp.c) and few of these run; hqd_* serve sched_policy=2.
+ * Those that show queues which could not be preempted are in give_up.c.
  */
 #include "kfdsim.h"
 
@@ -28,4 +29,5 @@ void sim_fill_stubs(struct kfd2kgd_calls *calls, const struct kfd2kgd_calls *rea
 	/* KFD would use what they did not write: a number to divide by, a dump to free */
 	calls->get_cu_occupancy = NULL;
 	calls->hqd_dump = NULL;			/* debugfs kfd/hqds must not be read */
+	give_up_fill_stubs(calls);
 }

@@ -1,11 +1,16 @@
 //! Faults, resets and hangs of GPUs. Traces: `kfd_signal_vm_fault_event`, `kfd_smi_event_update_gpu_reset`,
-//! `kfd_hws_hang` or `kfd_process_hw_exception`. Out: one record each; one about a whole GPU has no owner and
-//! is never filtered.
+//! `kfd_hws_hang` or `kfd_process_hw_exception`, `reset_queues_on_hws_hang` and `amdgpu_amdkfd_gpu_reset`. Out: one
+//! record for each fault, reset and hang; one about a whole GPU has no owner and is never filtered.
+//!
+//! In drivers without `kfd_process_hw_exception` (6.16 and later), `kfd_hws_hang` ends in a call of
+//! `amdgpu_amdkfd_gpu_reset`, and nothing else calls that. It may be a function of its own in one place and inlined in
+//! another. What a thread meets first reports the hang: the function `kfd_hws_hang`, or, where it is inlined after
+//! `reset_queues_on_hws_hang` has failed (7.2 and 7.3), the call in it.
 
 use crate::kernel::{self, read, read_at};
 use crate::probes::device::gpu_id;
 use crate::processes::{self, Met, NO_OWNER};
-use crate::{counters, emit, losses};
+use crate::{counters, emit, losses, nested};
 use aya_ebpf::macros::kprobe;
 use aya_ebpf::programs::ProbeContext;
 use kfd_trace_common::counter::{ProbeId, Trouble};
@@ -94,6 +99,9 @@ pub(crate) fn gpu_reset(ctx: ProbeContext) -> u32 {
 pub(crate) fn hws_hang(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::HwsHang;
     counters::hit(ID);
+    // Of queues whose reset failed just now, or of earlier ones whose reset succeeded: the request for a reset of the
+    // GPU, which follows, is about this hang.
+    let _ = nested::take_hung_queues();
     hang(ID, ctx.arg(0).unwrap_or(0));
     0
 }
@@ -106,6 +114,28 @@ pub(crate) fn hw_exception(ctx: ProbeContext) -> u32 {
     counters::hit(ID);
     let work: u64 = ctx.arg(0).unwrap_or(0);
     hang(ID, kernel::offset(&kernel::DQM_HW_EXCEPTION_WORK).map_or(0, |offset| work - offset));
+    0
+}
+
+/// `int reset_queues_on_hws_hang(struct device_queue_manager *dqm, bool is_sdma)`, kfd_device_queue_manager.c: queues
+/// were given up by firmware, and the driver resets them alone. Its return is not needed, and it may sleep.
+#[kprobe]
+pub(crate) fn hung_queues(ctx: ProbeContext) -> u32 {
+    const ID: ProbeId = ProbeId::HungQueues;
+    counters::hit(ID);
+    nested::set_hung_queues(ID, ctx.arg(0).unwrap_or(0));
+    0
+}
+
+/// `void amdgpu_amdkfd_gpu_reset(struct amdgpu_device *adev)`, amdgpu_amdkfd.c: by an inlined `kfd_hws_hang`, if hung
+/// queues were to be reset before. The device does not show which of its nodes hangs: those queues do.
+#[kprobe]
+pub(crate) fn reset_request(_ctx: ProbeContext) -> u32 {
+    const ID: ProbeId = ProbeId::ResetRequest;
+    counters::hit(ID);
+    if let Some(dqm) = nested::take_hung_queues() {
+        hang(ID, dqm);
+    }
     0
 }
 

@@ -76,10 +76,11 @@ const SCHEDULES: &str = "SCHEDULES";
 const MES_CALLS: &str = "MES_CALLS";
 
 /// Maps whose size depends on what is traced.
-const SIZED: [&str; 18] = [
+const SIZED: [&str; 19] = [
     "CLAIMS",
     "EVICTIONS",
     "FILTER",
+    "HUNG_QUEUES",
     "IN_FLIGHT",
     "IOCTL_ERRORS",
     "IOCTL_REST",

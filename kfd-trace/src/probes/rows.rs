@@ -82,6 +82,14 @@ const fn scheduler(row: ProbeRow) -> ProbeRow {
     row.when(When::Runlists).needs(SCHEDULE)
 }
 
+const HANGS_OF_QUEUES: &str = "hangs after queues that firmware gave up";
+
+/// On 7.2 and 7.3 `kfd_hws_hang` is inlined after a failed reset of queues. Up to 6.12 it is called there, or leads
+/// to `kfd_process_hw_exception`: the rows of these two see all hangs.
+const fn hang_of_queues(row: ProbeRow) -> ProbeRow {
+    row.when(When::Without("kfd_process_hw_exception")).needs(&["DQM_DEV", "DEVICE_ID"])
+}
+
 /// Not on 5.10 and 6.1. ROCm's 6.0.5 has functions of these names with other parameters: drivers with the debugger of
 /// kernel 6.5 have nodes, and it does not.
 const fn suspension(row: ProbeRow) -> ProbeRow {
@@ -179,6 +187,16 @@ pub const PROBES: &[ProbeRow] = &[
     )
     .when(When::Without("kfd_hws_hang"))
     .needs(&["DQM_DEV", "DQM_HW_EXCEPTION_WORK", "DEVICE_ID"]),
+    hang_of_queues(ProbeRow::entry(
+        ProbeId::ResetRequest,
+        Site::Function(&["amdgpu_amdkfd_gpu_reset"]),
+        HANGS_OF_QUEUES,
+    )),
+    hang_of_queues(ProbeRow::entry(
+        ProbeId::HungQueues,
+        Site::Function(&["reset_queues_on_hws_hang"]),
+        HANGS_OF_QUEUES,
+    )),
     ProbeRow::exit(ProbeId::UserQueueReturn, Site::Function(&["amdgpu_userq_ioctl"]), "DRM user queues")
         .optional(),
     ProbeRow::entry(ProbeId::UserQueue, Site::Function(&["amdgpu_userq_ioctl"]), "DRM user queues")

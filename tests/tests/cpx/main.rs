@@ -1,4 +1,5 @@
 //! Runs in the VM with one gfx 9.4.3 in CPX: 8 partitions, each a KFD node with one XCC, of one PCI device.
 
+mod hangs;
 mod names;
 mod partitions;

@@ -11,6 +11,7 @@ mod destroy_failed;
 mod durations;
 mod eviction;
 mod eviction_race;
+mod given_up;
 mod gpus;
 mod late;
 mod ledger;

@@ -42,7 +42,7 @@ fn resets_of(lines: &[Value], gpu: u64) -> Vec<[Value; 2]> {
 }
 
 /// Waits until this many resets are over, as tracefs shows by the driver's own functions.
-fn resets(stream: &JsonLines, witness: &Calls, gpu: u64) -> Result<Vec<[Value; 2]>> {
+pub(super) fn resets(stream: &JsonLines, witness: &Calls, gpu: u64) -> Result<Vec<[Value; 2]>> {
     stream.wait_line("the end of a reset", SOON, |line| line["event"] == "gpu_reset_end")?;
     let called = |name: &str| -> Result<usize> {
         Ok(witness.seen()?.iter().filter(|call| call.function == name).count())
@@ -56,12 +56,12 @@ fn resets(stream: &JsonLines, witness: &Calls, gpu: u64) -> Result<Vec<[Value; 2
 }
 
 /// A reset of the driver begins and ends with a call of these.
-fn witness() -> Result<Calls> {
+pub(super) fn witness() -> Result<Calls> {
     Calls::of(&["kgd2kfd_pre_reset", "kgd2kfd_post_reset"])
 }
 
 /// Kills the workload, and waits until the driver has released it.
-fn kill(stream: &JsonLines, workload: &mut Workload) -> Result<()> {
+pub(super) fn kill(stream: &JsonLines, workload: &mut Workload) -> Result<()> {
     let pid = workload.pid();
     workload.signal(Signal::SIGKILL)?;
     workload.wait_exit(SOON)?;
@@ -69,7 +69,7 @@ fn kill(stream: &JsonLines, workload: &mut Workload) -> Result<()> {
 }
 
 /// The driver works for a new process, and nothing is left of the old ones.
-fn all_is_well_again(stream: &JsonLines) -> Result<()> {
+pub(super) fn all_is_well_again(stream: &JsonLines) -> Result<()> {
     let mut fresh = Steered::having(&ON_BOTH)?;
     let births = events::wait(stream, "queue_create", fresh.pid(), 2)?;
     assert!(births.iter().all(|birth| birth["evicted"] == false), "{births:?}");

@@ -160,6 +160,22 @@ fn a_row_that_another_one_replaces_is_left_out() {
     assert_eq!(exception(&made), Action::Skip(Verdict::ReportedBy("kfd_hws_hang")));
 }
 
+/// The worker asks for the reset of a hang that its own row, or that of `kfd_hws_hang`, has reported.
+#[test]
+fn requests_for_a_reset_are_probed_where_no_worker_makes_them() {
+    let mut made = with_queues();
+    made.0.insert("amdgpu_amdkfd_gpu_reset", (vec![0x10], false));
+    made.0.insert("reset_queues_on_hws_hang", (vec![0x20], false));
+    let actions = |made: &CommandsMade| {
+        [ProbeId::HungQueues, ProbeId::ResetRequest]
+            .map(|id| action(made, &facts(), &PlanRequest::default(), id))
+    };
+    assert!(actions(&made).iter().all(|action| matches!(action, Action::Attach(_))));
+    made.0.insert("kfd_process_hw_exception", (vec![0x30], false));
+    let replaced = Action::Skip(Verdict::ReportedBy("kfd_process_hw_exception"));
+    assert_eq!(actions(&made), [replaced.clone(), replaced]);
+}
+
 #[test]
 fn tracepoints_are_attached_if_requested_and_present() {
     let mut facts = facts();
