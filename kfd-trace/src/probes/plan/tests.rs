@@ -229,3 +229,20 @@ fn the_ends_of_the_ranges_follow_from_the_handlers() {
     assert_eq!(with(&["kfd_ioctl_of_tomorrow"]), (0x100, 0), "nothing is called unknown to a newer driver");
     assert_eq!(ends(&CommandsMade::default(), Named::default()), (0x100, 0));
 }
+
+#[test]
+fn calls_that_change_memory_have_a_probe_of_their_own_where_the_handlers_have_none() {
+    let mut made = with_queues();
+    made.0.insert("kfd_ioctl_alloc_memory_of_gpu", (vec![0x40], false));
+    let of = |ioctl_records, without: &[ProbeId]| {
+        let choice = Choice { without: without.to_vec(), ..Choice::default() };
+        action(&made, &facts(), &PlanRequest { ioctl_records, choice }, ProbeId::MemoryCall)
+    };
+    assert!(matches!(of(false, &[]), Action::Attach(targets) if targets.len() == 1));
+    assert_eq!(of(true, &[]), Action::Skip(Verdict::ReportedBy("ioctl_handler")));
+    assert!(
+        matches!(of(true, &[ProbeId::IoctlHandler]), Action::Attach(_)),
+        "else nothing has the arguments"
+    );
+    assert_eq!(of(false, &[ProbeId::MemoryCall]), Action::Skip(Verdict::LeftOut));
+}
