@@ -17,6 +17,9 @@ const DASHBOARDS: [&str; 3] = [
     include_str!("../../../deploy/grafana/process.json"),
 ];
 
+/// What the busy process begins with.
+const MADE: [&str; 4] = ["create aql", "create aql gpu=1", "create sdma", "alloc vram 1048576"];
+
 /// Processes with queues of all types, and one that gets into trouble later.
 struct Load {
     held: Workload,
@@ -28,7 +31,7 @@ impl Load {
     fn begin() -> Result<Self> {
         let held = Workload::ready(&["hold", "--aql=30", "--sdma=2"])?;
         let noise = Workload::ready(&["noise"])?;
-        Ok(Self { held, noise, busy: Steered::having(&["create aql", "create aql gpu=1", "create sdma"])? })
+        Ok(Self { held, noise, busy: Steered::having(&MADE)? })
     }
 
     /// Something of everything that is counted. Of its packets and SDMA commands some are left in the
