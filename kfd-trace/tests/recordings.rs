@@ -150,6 +150,19 @@ fn a_folder_is_one_recording_without_the_states_between() {
     fs::write(folder.path().join("other.rec"), "of somebody else").expect("a file");
     assert_eq!(lines(&kfd_trace(&["replay", name, "--json"])), alone, "the later ones go on");
 
+    // What the tracer has lost since is in the fourth one's begin alone.
+    let fourth = part(folder.path(), 4, 0, 40);
+    let losses =
+        json!({"lost": {"at_ns": 40_000_000_000_u64, "lost": {"records lost, evict, evict_gpu": 3}}});
+    let text = zstd::decode_all(File::open(&fourth).expect("it")).expect("whole");
+    let text = String::from_utf8(text).expect("text");
+    let text = text.replace("\"existing\"", &format!("{losses}\n\"existing\""));
+    fs::write(&fourth, compress(text.as_bytes()).expect("a block")).expect("a file");
+    let output = kfd_trace(&["replay", name]);
+    let why = String::from_utf8(output.stderr).expect("text");
+    assert!(why.contains("had lost something (records lost, evict, evict_gpu: 3)"), "{why}");
+    fs::remove_file(&fourth).expect("it is there");
+
     // The fifth follows one that was removed, and the sixth a loss.
     part(folder.path(), 5, 0, 50);
     part(folder.path(), 6, 7, 60);

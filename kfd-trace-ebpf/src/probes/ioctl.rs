@@ -205,21 +205,23 @@ fn meet(caller: &mut Caller, file: u64) {
 /// kernel's copy of the arguments.
 #[kprobe]
 pub(crate) fn ioctl_handler(ctx: ProbeContext) -> u32 {
-    counters::hit(ProbeId::IoctlHandler);
-    if let (Some(call), Some(data)) = (in_flight::current(), ctx.arg::<u64>(2)) {
-        call.data = data;
-    }
+    keep_arguments(ProbeId::IoctlHandler, &ctx);
     0
 }
 
 /// Handlers that allocate, import, restore and free memory, with the same parameters.
 #[kprobe]
 pub(crate) fn memory_call(ctx: ProbeContext) -> u32 {
-    counters::hit(ProbeId::MemoryCall);
+    keep_arguments(ProbeId::MemoryCall, &ctx);
+    0
+}
+
+#[inline(always)]
+fn keep_arguments(probe: ProbeId, ctx: &ProbeContext) {
+    counters::hit(probe);
     if let (Some(call), Some(data)) = (in_flight::current(), ctx.arg::<u64>(2)) {
         call.data = data;
     }
-    0
 }
 
 /// Return of every handler but WAIT_EVENTS. Hits as in `ioctl`.

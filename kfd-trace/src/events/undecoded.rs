@@ -25,6 +25,12 @@ impl Undecoded {
         self.0.iter().map(|((reason, probe), count)| (*reason, *probe, *count))
     }
 
+    /// Of all reasons and probes.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
     /// Every reason, with 0 if it did not occur.
     #[must_use]
     pub fn by_reason(&self) -> BTreeMap<&'static str, u64> {

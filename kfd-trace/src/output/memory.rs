@@ -53,13 +53,12 @@ pub(crate) fn of(process: &Process) -> Memory {
 /// VRAM of all GPUs, as the driver counts it; `None` where it does not.
 #[must_use]
 pub(crate) fn vram(process: &Process) -> Option<u64> {
-    let counted = process.memory.vram();
-    (!counted.is_empty()).then(|| sum(counted))
+    total(process.memory.vram())
 }
 
-/// Of all GPUs.
-pub(crate) fn sum(bytes: &BTreeMap<u32, u64>) -> u64 {
-    bytes.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+/// The same of counts by gpu_id.
+pub(crate) fn total(counted: &BTreeMap<u32, u64>) -> Option<u64> {
+    (!counted.is_empty()).then(|| counted.values().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes)))
 }
 
 /// `64.0M`: of 1024.

@@ -108,7 +108,8 @@ impl PsRow {
     pub(super) fn vram_bytes(&self) -> Option<u64> {
         match self.gpu_id() {
             Some(gpu_id) => self.vram.get(&gpu_id).copied(),
-            None => (self.queue.is_none() && !self.vram.is_empty()).then(|| memory::sum(&self.vram)),
+            None if self.queue.is_none() => memory::total(&self.vram),
+            None => None,
         }
     }
 

@@ -212,7 +212,7 @@ impl Tracer {
         if let Some(line) = reader.adopt(session, &mut self.state, &self.topology) {
             say(line);
         }
-        self.pending = Pending::new(reader);
+        self.pending = Pending::new(reader, self.undecoded.total());
         self.ioctl_sizes = ioctl_sizes;
         self.loading = Some(loading);
         if self.driver_loads == 0 {

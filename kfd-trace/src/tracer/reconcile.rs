@@ -45,12 +45,11 @@ impl Tracer {
         let lost = session.unreported();
         if lost > pending.lost {
             log::warn!("up to {} events were missed: comparing with the driver's lists", lost - pending.lost);
-            (pending.lost, pending.until_ns) = (lost, now_ns + SUSPICION_NS);
-            self.state.miss_memory(now_ns);
+            pending.until_ns = now_ns + SUSPICION_NS;
         }
-        let undecoded = self.undecoded.by_reason().values().sum();
-        if undecoded > pending.undecoded {
-            pending.undecoded = undecoded;
+        let undecoded = self.undecoded.total();
+        if (lost, undecoded) != (pending.lost, pending.undecoded) {
+            (pending.lost, pending.undecoded) = (lost, undecoded);
             self.state.miss_memory(now_ns);
         }
         let suspicious = now_ns < pending.until_ns;

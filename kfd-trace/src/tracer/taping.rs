@@ -25,7 +25,7 @@ pub struct Taping {
     looked: Option<Instant>,
 }
 
-/// Interval at which losses are read from the kernel, which takes some hundred system calls.
+/// Interval at which losses are read from the kernel, with all that the programs' maps have.
 const LOSSES: Duration = Duration::from_secs(5);
 
 impl Taping {

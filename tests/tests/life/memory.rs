@@ -6,6 +6,8 @@ use fastrand::Rng;
 use kfd_trace_tests::harness::tracer::{run, run_json};
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Daemon, Steered, nodes, sysfs, until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -223,6 +225,33 @@ fn what_was_allocated_before_the_tracer_is_the_drivers_count_alone() -> Result<(
     until("the driver's count", SOON, || {
         Ok(of(&daemon, pid)?.filter(|memory| on_gpu(memory, first)["vram_bytes"] == 4096))
     })?;
+    workload.kill()?;
+    daemon.stop()
+}
+
+#[test]
+fn after_lost_records_the_sums_are_known_to_be_uncertain() -> Result<()> {
+    const CALLS: usize = 100;
+    let mut daemon = Daemon::quick(&["--buffer-size=4KiB"])?;
+    let mut workload = Steered::start()?;
+    let pid = workload.pid();
+    hold(&mut workload, "alloc vram 4096")?;
+    let is = |complete: bool| {
+        until("what is known of it", SOON, || {
+            Ok(of(&daemon, pid)?.filter(|memory| memory["complete"] == complete).map(drop))
+        })
+    };
+    is(true)?;
+    // Nobody reads the ring buffer meanwhile.
+    let tracer = Pid::from_raw(daemon.pid().try_into()?);
+    kill(tracer, Signal::SIGSTOP)?;
+    for _ in 0..CALLS {
+        hold(&mut workload, "alloc gtt 4096")?;
+    }
+    kill(tracer, Signal::SIGCONT)?;
+    is(false)?;
+    let lost = daemon.scrape()?.sum("kfd_trace_records_lost_total", &[("kind", "ioctl")]);
+    ensure!(lost > Some(0.0), "{lost:?}");
     workload.kill()?;
     daemon.stop()
 }

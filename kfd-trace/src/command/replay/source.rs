@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 /// Chunks of items that the thread that reads may be ahead, and how many items a chunk has.
-const AHEAD: usize = 8;
-const CHUNK: usize = 1024;
+pub(in crate::command) const AHEAD: usize = 8;
+pub(in crate::command) const CHUNK: usize = 1024;
 
 /// Why a recording without its last item is not whole.
 const NO_END: &str = "it has no end: it is still being written, or was cut between blocks";
@@ -26,6 +26,8 @@ pub(in crate::command) enum Source {
     Stream(Box<dyn Read + Send>),
     Folder(Folder),
 }
+
+pub(in crate::command) type Chunk = Vec<Result<Item, ReadError>>;
 
 pub(in crate::command) type Items = dyn Iterator<Item = Result<Item, ReadError>>;
 
@@ -63,22 +65,36 @@ impl Source {
         from_unix_ns: Option<i64>,
     ) -> io::Result<impl Iterator<Item = Result<Item, ReadError>>> {
         let (sender, chunks) = sync_channel(AHEAD);
-        let mut items: Box<dyn Iterator<Item = Result<Item, ReadError>> + Send> = match self {
-            Source::Stream(from) => Box::new(Reader::new(BufReader::with_capacity(BUFFER, from))),
-            Source::Folder(folder) => Box::new(folder.items(from_unix_ns)),
-        };
-        thread::Builder::new().name("reader".to_owned()).spawn(move || {
-            loop {
-                let chunk: Vec<_> = items.by_ref().take(CHUNK).collect();
-                // The other side may be done.
-                if chunk.is_empty() || sender.send(chunk).is_err() {
-                    return;
-                }
+        let items = move || -> Box<Items> {
+            match self {
+                Source::Stream(from) => Box::new(Reader::new(BufReader::with_capacity(BUFFER, from))),
+                Source::Folder(folder) => Box::new(folder.items(from_unix_ns)),
             }
-        })?;
-        let chunks: Receiver<Vec<Result<Item, ReadError>>> = chunks;
+        };
+        read_ahead(items, move |chunk| sender.send(chunk).is_ok())?;
+        let chunks: Receiver<Chunk> = chunks;
         Ok(chunks.into_iter().flatten())
     }
+}
+
+/// Reads by a thread, which opens what it reads. `send`: false where nobody takes any more.
+///
+/// # Errors
+/// If there is no thread.
+pub(in crate::command) fn read_ahead(
+    items: impl FnOnce() -> Box<Items> + Send + 'static,
+    mut send: impl FnMut(Chunk) -> bool + Send + 'static,
+) -> io::Result<()> {
+    let read = move || {
+        let mut items = items();
+        loop {
+            let chunk: Chunk = items.by_ref().take(CHUNK).collect();
+            if chunk.is_empty() || !send(chunk) {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("reader".to_owned()).spawn(read).map(drop)
 }
 
 /// The first item.

@@ -3,7 +3,7 @@
 //! In: items of a file, and what the user wants ([`Controls`]). Out: a [`Moment`] for each screen.
 
 use super::screen::Screen;
-use crate::command::replay::source::BUFFER;
+use crate::command::replay::source::{AHEAD, BUFFER, CHUNK, Chunk, Items, read_ahead};
 use crate::output::top::{Controls, Moment, Played, RECENT};
 use crate::recording::{Begin, Closed, Item, Line, ReadError, Reader, Replay, When, time_of};
 use crate::runtime::exit::Stop;
@@ -16,7 +16,6 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::thread;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
@@ -33,16 +32,8 @@ pub struct RecordedOptions {
     pub colour: bool,
 }
 
-/// Items that are taken before the keys are looked at again.
-const SLICE: usize = 4096;
-
-/// Slices that the thread that reads may be ahead.
-const AHEAD: usize = 8;
-
 /// Nanoseconds that a jump takes.
 const JUMP: u64 = 10_000_000_000;
-
-type Slice = Vec<Result<Item, ReadError>>;
 
 type Opening<'f> = Pin<Box<dyn Future<Output = Result<Tape, Stop>> + 'f>>;
 
@@ -132,7 +123,7 @@ pub(super) struct Tape {
     begin: Begin,
     replay: Replay,
     history: History,
-    pub(super) slices: mpsc::Receiver<Slice>,
+    pub(super) slices: mpsc::Receiver<Chunk>,
     pending: VecDeque<Item>,
     /// CLOCK_MONOTONIC, nanoseconds.
     at_ns: u64,
@@ -159,7 +150,7 @@ impl Tape {
         }
     }
 
-    fn new(begin: Begin, slices: mpsc::Receiver<Slice>) -> Self {
+    fn new(begin: Begin, slices: mpsc::Receiver<Chunk>) -> Self {
         Tape {
             replay: Replay::new(&begin, engine::wall_clock()),
             history: History::default(),
@@ -180,7 +171,7 @@ impl Tape {
     }
 
     /// `None`: there are no more.
-    pub(super) fn add(&mut self, slice: Option<Slice>) {
+    pub(super) fn add(&mut self, slice: Option<Chunk>) {
         match slice {
             Some(slice) => {
                 for item in slice {
@@ -213,9 +204,9 @@ impl Tape {
         self.over.is_none() && self.pending.is_empty()
     }
 
-    /// Takes some of the items until then.
+    /// Takes some of the items until then: then keys have their turn.
     pub(super) fn take(&mut self, target_ns: u64) {
-        for _ in 0..SLICE {
+        for _ in 0..CHUNK {
             let Some(item) = self.pending.front() else { break };
             if time_of(item).is_some_and(|at_ns| at_ns > target_ns) {
                 self.stands_at(target_ns);
@@ -300,7 +291,7 @@ fn keep<'a>(
 }
 
 /// Read by a thread: a file of a disk that hangs must not keep the keys from being read.
-fn read(file: &Path) -> Result<mpsc::Receiver<Slice>, Stop> {
+fn read(file: &Path) -> Result<mpsc::Receiver<Chunk>, Stop> {
     if file.as_os_str() == "-" {
         return Err(Stop::usage("`top` reads keys from standard input: give --recording the name of a file"));
     }
@@ -312,20 +303,12 @@ fn read(file: &Path) -> Result<mpsc::Receiver<Slice>, Stop> {
     }
     let file = file.to_owned();
     let (sender, slices) = mpsc::channel(AHEAD);
-    let reads = move || {
-        let opened = match File::open(&file) {
-            Ok(opened) => opened,
-            // The other side may be done.
-            Err(error) => return drop(sender.blocking_send(vec![Err(error.into())])),
-        };
-        let mut reader = Reader::new(BufReader::with_capacity(BUFFER, opened));
-        loop {
-            let slice: Slice = reader.by_ref().take(SLICE).collect();
-            if slice.is_empty() || sender.blocking_send(slice).is_err() {
-                return;
-            }
+    let items = move || -> Box<Items> {
+        match File::open(&file) {
+            Ok(opened) => Box::new(Reader::new(BufReader::with_capacity(BUFFER, opened))),
+            Err(error) => Box::new(std::iter::once(Err(error.into()))),
         }
     };
-    thread::Builder::new().name("reader".to_owned()).spawn(reads).map_err(Stop::failed)?;
+    read_ahead(items, move |slice| sender.blocking_send(slice).is_ok()).map_err(Stop::failed)?;
     Ok(slices)
 }

@@ -15,9 +15,10 @@ pub enum Driver {
     Loaded,
 }
 
+/// The fields of every event, of a line that belongs to no process.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct DriverLine {
+pub(super) struct Unowned {
     schema: u32,
     /// Wall clock, RFC 3339 in UTC.
     ts: Option<String>,
@@ -28,6 +29,21 @@ pub(super) struct DriverLine {
     task_pid: Option<u32>,
     comm: Option<&'static str>,
     kfd_process: Option<&'static str>,
+}
+
+impl Unowned {
+    pub(super) fn new(event: &'static str, mono_ns: u64, clock: &Clock) -> Self {
+        let (pid, tid, task_pid, comm, kfd_process) = (None, None, None, None, None);
+        let ts = clock.rfc3339(mono_ns);
+        Unowned { schema: SCHEMA, ts, mono_ns, event, pid, tid, task_pid, comm, kfd_process }
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DriverLine {
+    #[serde(flatten)]
+    unowned: Unowned,
     /// Loads of the driver that were traced, including this one.
     driver_loads: u64,
 }
@@ -43,21 +59,11 @@ pub fn driver(out: &mut impl Write, what: Driver, mono_ns: u64, clock: &Clock, l
 
 /// The object of one line, see [`driver`].
 pub(crate) fn line(what: Driver, mono_ns: u64, clock: &Clock, loads: u64) -> impl Serialize + use<> {
-    DriverLine {
-        schema: SCHEMA,
-        ts: clock.rfc3339(mono_ns),
-        mono_ns,
-        event: match what {
-            Driver::Unloaded => "driver_unloaded",
-            Driver::Loaded => "driver_loaded",
-        },
-        pid: None,
-        tid: None,
-        task_pid: None,
-        comm: None,
-        kfd_process: None,
-        driver_loads: loads,
-    }
+    let event = match what {
+        Driver::Unloaded => "driver_unloaded",
+        Driver::Loaded => "driver_loaded",
+    };
+    DriverLine { unowned: Unowned::new(event, mono_ns, clock), driver_loads: loads }
 }
 
 #[cfg(test)]

@@ -81,7 +81,8 @@ impl Merged {
                 self.skips = false;
                 None
             }
-            Item::Clock { .. } => Some(item),
+            // They are of now, and not of the state.
+            Item::Clock { .. } | Item::Sight { .. } | Item::Lost { .. } => Some(item),
             _ if self.skips => None,
             Item::Close { why, .. } => {
                 self.goes_on = why == Closed::Rotated;

@@ -15,7 +15,7 @@ pub(crate) struct Pending {
     pub(super) until_ns: u64,
     /// Lost records at the last tick, plus what could not be recorded.
     pub(super) lost: u64,
-    /// Records that could not be decoded until then.
+    /// Records that could not be decoded until then, those of earlier loadings of the driver among them.
     pub(super) undecoded: u64,
     pub(super) found: BTreeSet<FoundDifference>,
     /// Consecutive walks that broke off.
@@ -25,7 +25,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    pub(crate) fn new(reader: Arc<InventoryReader>) -> Self {
-        Pending { reader: Some(reader), ..Pending::default() }
+    pub(crate) fn new(reader: Arc<InventoryReader>, undecoded: u64) -> Self {
+        Pending { reader: Some(reader), undecoded, ..Pending::default() }
     }
 }
