@@ -27,6 +27,8 @@ fn in_flight(daemon: &Daemon, ioctl: &str, wanted: f64) -> Result<()> {
 
 /// What the driver replied to a crowd that waited together: queues created, and calls without room for one.
 fn crowd(daemon: &Daemon) -> Result<(Steered, f64, f64)> {
+    // a tracer without links (6.1) would miss their returns
+    shared::end()?;
     let mut process = Steered::having(&["create aql"])?;
     let timeout = Setting::of(PREEMPTION_TIMEOUT, "600000")?;
     let hang = Hang::begin()?;
