@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use kfd_trace::cli::{Cli, Command, DaemonArgs, Global};
 use kfd_trace::output::api::{Refusal, Resource};
+use kfd_trace::output::page::Place;
 use kfd_trace::serve::router::{self, PageSource};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -68,7 +69,7 @@ impl PageSource for Pages {
         Ok(String::new())
     }
 
-    fn page(&self) -> Result<String, String> {
+    fn page(&self, _: Place, _: &[(String, String)]) -> Result<String, Refusal> {
         Ok(String::new())
     }
 

@@ -18,7 +18,7 @@ mod test;
 mod vm;
 
 use bench::{daemon, overhead};
-use check::{dashboards, deny, fuzz, links, manifests, rules};
+use check::{browser, dashboards, deny, fuzz, links, manifests, rules};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use vm::{demo, fixtures, picture, scenario, soak, verdicts};
@@ -68,6 +68,8 @@ enum Command {
     /// Check the manifests of Kubernetes: against the published schemas, and against the daemon's flags,
     /// pages and capabilities
     Manifests,
+    /// Check the daemon's pages in a headless Chromium
+    Browser(browser::Args),
     /// Write Grafana's dashboards and check them
     Dashboards(dashboards::Args),
     /// Everything: set-up, and every check and test there is
@@ -106,6 +108,7 @@ fn main() -> ExitCode {
         Command::Manifests => manifests::manifests(),
         Command::Links => links::links(),
         Command::Deny => deny::deny(),
+        Command::Browser(args) => browser::browser(&args),
         Command::Dashboards(args) => dashboards::dashboards(&args),
         Command::Test(args) => return exit(test::test(&args)),
         Command::Demo => return exit(demo::demo()),

@@ -46,6 +46,10 @@ const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 const PACKAGING: [Package; 3] =
     [("lintian", "checks of the .deb"), ("rpm", "the .rpm"), ("xz-utils", "the .deb and the .rpm")];
 
+/// For `cargo xtask browser`.
+const BROWSER: [Package; 2] =
+    [("chromium-headless-shell", "shows the daemon's pages"), ("fonts-dejavu-core", "their text")];
+
 /// For `cargo xtask dist --arch aarch64`.
 const CROSS: [Package; 2] =
     [("gcc-aarch64-linux-gnu", "compiler and linker"), ("libc6-dev-arm64-cross", "headers for parts in C")];
@@ -96,6 +100,11 @@ fn tool(Tool { name, version }: &Tool) -> Result<PathBuf> {
 /// Installs the tools that pack and check packages.
 pub(crate) fn packaging() -> Result<()> {
     debian(&PACKAGING)
+}
+
+/// Installs the browser that shows the daemon's pages.
+pub(crate) fn browser() -> Result<()> {
+    debian(&BROWSER)
 }
 
 /// Installs the tools that build for another machine, by Rust's name of it.

@@ -3,7 +3,7 @@
 
 use crate::attack;
 use crate::bench::{daemon, overhead};
-use crate::check::{dashboards, deny, links, manifests, rules};
+use crate::check::{browser, dashboards, deny, links, manifests, rules};
 use crate::closing::Totals;
 use crate::passed::Passed;
 use crate::run::{self, step};
@@ -52,7 +52,7 @@ enum When {
     Whole,
 }
 
-const CHECKS: [Check; 13] = [
+const CHECKS: [Check; 14] = [
     Check {
         name: "format",
         when: When::Always,
@@ -70,6 +70,7 @@ const CHECKS: [Check; 13] = [
     Check { name: "manifests of Kubernetes", when: When::Whole, run: |_| manifests::schemas() },
     Check { name: "rules and exposition for Prometheus", when: When::Whole, run: |_| rules::rules() },
     Check { name: "dashboards of Grafana", when: When::Whole, run: |_| dashboards::test() },
+    Check { name: "pages in a browser", when: When::Whole, run: |_| browser::check() },
     Check { name: "packages", when: When::Whole, run: |_| dist::check::check() },
     Check { name: "attacks on the daemon", when: When::Whole, run: |_| attack::check() },
     Check { name: "cost of the daemon", when: When::Whole, run: |_| costs(daemon::check()?, "daemon") },
@@ -88,6 +89,7 @@ pub(crate) fn test(args: &Args) -> Result<bool> {
     if !args.fast {
         space::for_the_tests()?;
         setup::packaging().context("set-up")?;
+        setup::browser().context("set-up")?;
     }
     let passed = Passed::of_this_tree(args.resume)?;
     let stages = if args.fast { &[CORE][..] } else { &[] };

@@ -282,6 +282,7 @@ async fn followed(
                 }
                 Happened::Sampled(pass) => {
                     follow.sampled(tracer, &pass);
+                    page.sampled(tracer);
                     None
                 }
                 Happened::DriverGone => {

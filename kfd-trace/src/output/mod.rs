@@ -6,7 +6,8 @@
 //! the screen of `top` ([`top`]). Outputs do not use each other, with these exceptions: the API formats events as
 //! [`event::json`] and probes as [`status`] do, the page has the same input as the API's documents, and the page and
 //! `top` show events as [`event`], queues as [`ps`] and what is missing as [`status`] do. Shared: `activity`,
-//! [`belongs`], [`budget`], [`controls`], `headline`, `memory`, `names` and `queue_fields`.
+//! [`belongs`], [`budget`], [`controls`], `headline`, `load`, `memory`, `names`,
+//! `queue_fields` and `standing`.
 
 mod activity;
 pub mod api;
@@ -15,6 +16,7 @@ pub mod budget;
 pub mod controls;
 pub mod event;
 mod headline;
+mod load;
 mod memory;
 pub mod metrics;
 mod names;
@@ -23,6 +25,7 @@ mod preemptions;
 pub mod ps;
 mod queue_fields;
 pub mod runlist;
+mod standing;
 pub mod status;
 pub mod summary;
 pub mod top;

@@ -1,30 +1,37 @@
-//! The HTML page: what is traced now, grouped and counted, of bounded size.
+//! The HTML pages: what is traced now, grouped and counted, of bounded size; one process, one queue, and a time in the
+//! past.
 //!
-//! In: the same as for the API's documents. Out: the text of page/page.html, which escapes every inserted
-//! value. Text from outside the tracer (names, paths) is first made safe and short ([`text`]).
+//! In: the same as for the API's documents, and what was asked for ([`PageQuery`]). Out: the text of the templates in
+//! page/, which escape every inserted value. Text from outside the tracer (names, paths) is first made safe and short
+//! ([`cells::text`]). A page is a row of sections, of which a client gets those that it does not have.
 
-use super::api::{ApiView, Tracing};
-use super::headline::headline;
-use super::status;
-use crate::attribute::Topology;
-use crate::state::{Entry, Filter, History, Process};
 use crate::text::clock;
-use crate::text::escape;
 use askama::Template;
-use std::collections::BTreeSet;
-use std::sync::Arc;
 
 mod cells;
 mod events;
 mod gpus;
+mod held;
+mod node;
+mod one;
 mod processes;
+mod query;
 mod queues;
+mod sections;
+mod top;
+mod trends;
+mod unseen;
+mod view;
 
-use cells::{seconds, shortened, text};
-use events::EventRow;
-use gpus::GpuRow;
-use processes::{EvictedRow, ProcessCells};
-use queues::QueuesOnGpu;
+use cells::seconds;
+use sections::Section;
+use top::Top;
+use unseen::Unseen;
+
+pub use query::{PageQuery, Past, Place, Subject};
+pub use sections::etag;
+pub use trends::Rates;
+pub use view::PageView;
 
 /// Static files beside the page: path, `Content-Type`, content.
 pub const STATIC: [(&str, &str, &str); 3] = [
@@ -35,154 +42,93 @@ pub const STATIC: [(&str, &str, &str); 3] = [
 
 /// Allows only the daemon's own files: no inline script or style, no other host, no framing.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
-     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-/// Rows of a table; further rows are only counted.
-const ROWS: usize = 100;
-
-/// Recent events, and recent evictions, that the page shows.
-const RECENT: usize = 25;
-
-/// Input of the page.
-#[derive(Clone, Copy, Debug)]
-pub struct PageView<'a> {
-    /// `None`: nothing is traced now; `tracing` has the reason.
-    pub now: Option<&'a ApiView<'a>>,
-    pub tracing: &'a Tracing<'a>,
-    /// From the history, oldest first: everything but evictions and restores, and these.
-    pub recent: &'a [Arc<Entry>],
-    pub evictions: &'a [Arc<Entry>],
-}
-
-/// The rows that are shown, and the number of others.
-struct Part<T> {
-    rows: Vec<T>,
-    more: usize,
-}
-
-impl<T> Part<T> {
-    fn new(mut rows: Vec<T>, most: usize) -> Self {
-        let more = rows.len().saturating_sub(most);
-        rows.truncate(most);
-        Part { rows, more }
-    }
-}
-
-/// The part of the history that the page shows, oldest first: events, and separately evictions and restores,
-/// which are frequent.
-#[must_use]
-pub fn recent(history: &History) -> (Vec<Arc<Entry>>, Vec<Arc<Entry>>) {
-    let moves = BTreeSet::from(["evict", "restore"]);
-    let others = Entry::names().into_iter().filter(|name| !moves.contains(name)).collect();
-    let newest = |events| history.find(&Filter { events, ..Filter::newest(RECENT) }).entries;
-    (newest(others), newest(moves))
-}
+     base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 #[derive(Template)]
 #[template(path = "page/page.html")]
 struct Page {
     version: &'static str,
+    title: String,
     /// RFC 3339, and a readable form.
-    ts: String,
-    at: String,
     began: String,
     began_at: String,
-    /// Why nothing is traced now, if so.
-    reason: Option<String>,
-    /// What is traced; `None` while nothing is.
-    live: Option<Live>,
-    recent: Vec<EventRow>,
-    evictions: Vec<EventRow>,
-    unseen: Unseen,
+    form: Option<Form>,
+    sections: Vec<Section>,
 }
 
-struct Live {
-    headline: String,
-    gpus: Part<GpuRow>,
-    processes: Part<ProcessCells>,
-    evicted: Part<EvictedRow>,
-    /// Queues by GPU and process.
-    on_gpus: Vec<QueuesOnGpu>,
+/// The fields above the node's sections.
+struct Form {
+    filter: String,
+    /// `None`: as usual.
+    sort: Option<&'static str>,
+    /// The time that is shown; empty for now.
+    at: String,
+    /// Seconds of the Unix epoch: no earlier time is known.
+    began: i64,
+    /// What a time looks like.
+    sample: String,
 }
 
-/// What cannot be seen, and what was lost.
-struct Unseen {
-    queues_by_ioctl: bool,
-    meaning: Vec<String>,
-    unreadable: Part<String>,
-    probes: Vec<ProbeCells>,
-    attached: usize,
-    tried: usize,
-    lost: Vec<(String, u64)>,
-}
-
-struct ProbeCells {
-    name: &'static str,
-    functions: String,
-    verdict: &'static str,
-    reason: String,
-    feeds: &'static str,
-}
-
-/// Renders the page.
+/// Renders a page. Empty: the client has all of its sections.
 ///
 /// # Errors
 /// None known; askama reports errors only at run time.
-pub fn html(view: &PageView<'_>) -> Result<String, String> {
-    let nothing = Topology::default();
-    let topology = view.now.map_or(&nothing, |now| now.topology);
-    let ts = view.tracing.ts.clone().unwrap_or_default();
+pub fn html(view: &PageView<'_>, query: &PageQuery) -> Result<String, String> {
+    let unseen = Unseen::new(view.tracing);
+    let (top, mut sections) = match &query.subject {
+        Subject::Node { filter, sort } => node::sections(view, (filter, *sort))?,
+        Subject::At(at_ns) => held::sections(view, *at_ns)?,
+        Subject::Process(pid) => one::process(view, *pid)?,
+        Subject::Queue { pid, queue_id } => one::queue(view, *pid, *queue_id)?,
+    };
+    let is_node = matches!(query.subject, Subject::Node { .. });
+    let top = Top {
+        unseen: !unseen.meaning.is_empty(),
+        lost: !unseen.lost.is_empty(),
+        unseen_href: if is_node { "#unseen" } else { "/#unseen" },
+        ..top
+    };
+    let title = match (&top.reason, &query.subject) {
+        (_, Subject::Process(pid)) => format!("PID {pid}"),
+        (_, Subject::Queue { pid, queue_id }) => format!("queue {queue_id} of PID {pid}"),
+        (_, Subject::At(_)) => top.at.clone(),
+        (Some(_), Subject::Node { .. }) => "nothing traced".to_owned(),
+        (None, Subject::Node { .. }) => top.headline.clone(),
+    };
+    if is_node {
+        sections.push(Section::new("unseen", &unseen)?);
+    }
+    sections.insert(0, Section::new("top", &top)?);
+    let have = query.have.as_ref();
+    let sections: Vec<Section> = sections.into_iter().map(|section| section.unless_known(have)).collect();
+    let known = have.is_some_and(|have| have.len() == sections.len());
+    if known && sections.iter().all(|section| section.html.is_empty()) {
+        return Ok(String::new());
+    }
     let began = clock::rfc3339(view.tracing.began_ns).unwrap_or_default();
     let page = Page {
         version: env!("CARGO_PKG_VERSION"),
-        at: seconds(&ts),
-        ts,
+        title,
         began_at: seconds(&began),
         began,
-        reason: view.tracing.why_not.map(text),
-        live: view.now.map(live),
-        recent: events::rows(view.recent, topology),
-        evictions: events::rows(view.evictions, topology),
-        unseen: unseen(view.tracing),
+        form: form(view, &query.subject),
+        sections,
     };
     page.render().map_err(|error| error.to_string())
 }
 
-fn live(view: &ApiView<'_>) -> Live {
-    let processes: Vec<&Process> = view.snapshot.live().collect();
-    Live {
-        headline: headline(view.snapshot, view.topology),
-        gpus: Part::new(gpus::rows(view), ROWS),
-        processes: Part::new(processes::rows(&processes, view), ROWS),
-        evicted: Part::new(processes::evicted(&processes, view), ROWS),
-        on_gpus: queues::by_gpu(view),
-    }
-}
-
-fn unseen(tracing: &Tracing<'_>) -> Unseen {
-    let probes = tracing.probes;
-    let row = |probe: &crate::model::verdict::ProbeStatus| ProbeCells {
-        name: probe.id.name(),
-        functions: shortened(probe.symbols.join(", ")),
-        verdict: probe.verdict.word(),
-        reason: probe.verdict.reason().map(|reason| shortened(escape::terminal(&reason))).unwrap_or_default(),
-        feeds: probe.feeds,
+fn form(view: &PageView<'_>, subject: &Subject) -> Option<Form> {
+    let (filter, sort, at) = match subject {
+        Subject::Node { filter, sort } => (filter.clone(), sort.parameter(), String::new()),
+        Subject::At(at_ns) => {
+            let at = clock::rfc3339(*at_ns).unwrap_or_default();
+            (String::new(), None, at.replace(".000000000", ""))
+        }
+        Subject::Process(_) | Subject::Queue { .. } => return None,
     };
-    let on = |verdict: &crate::model::verdict::Verdict| {
-        matches!(verdict, crate::model::verdict::Verdict::Attached)
-    };
-    Unseen {
-        queues_by_ioctl: tracing.queues_by_ioctl,
-        meaning: status::meaning(probes),
-        unreadable: Part::new(
-            tracing.topology.errors.iter().map(|error| text(&error.to_string())).collect(),
-            ROWS,
-        ),
-        probes: probes.iter().filter(|probe| !on(&probe.verdict)).map(row).collect(),
-        attached: probes.iter().filter(|probe| on(&probe.verdict)).count(),
-        tried: probes.len(),
-        lost: tracing.lost.iter().map(|(name, count)| (name.clone(), *count)).collect(),
-    }
+    let sample = view.tracing.ts.as_deref().and_then(|ts| Some(format!("{}Z", ts.get(..19)?)));
+    let began = view.tracing.began_ns.div_euclid(1_000_000_000);
+    Some(Form { filter, sort, at, began, sample: sample.unwrap_or_default() })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::events::tables::Tables;
 use crate::kernel::Loading;
 use crate::output::api::{self, ApiQuery, ApiView, EventsView, HeldView, Refusal, Resource, Tracing};
 use crate::output::metrics::{self, Build, Format, Scrape};
-use crate::output::page::{self, PageView};
+use crate::output::page::{self, PageQuery, PageView, Past, Place, Subject};
 use crate::output::status::Losses;
 use crate::recording::Watch;
 use crate::runtime::clock;
@@ -60,9 +60,7 @@ impl SharedPage {
 
     fn held(&self, at_ns: i64) -> Result<String, Refusal> {
         let now = self.now();
-        if at_ns > now.unix_ns() {
-            return Err(Refusal::Bad("at lies in the future: give a time up to now".to_owned()));
-        }
+        not_in_the_future(at_ns, &now)?;
         // What ends between the two readings is in both.
         let (snapshot, topology) = match &*self.phase() {
             Phase::Serving(serving) => (serving.tracer.state.snapshot(), serving.tracer.topology.clone()),
@@ -134,6 +132,13 @@ impl SharedPage {
     }
 }
 
+fn not_in_the_future(at_ns: i64, now: &Now) -> Result<(), Refusal> {
+    if at_ns > now.unix_ns() {
+        return Err(Refusal::Bad("at lies in the future: give a time up to now".to_owned()));
+    }
+    Ok(())
+}
+
 fn kept(history: &History) -> [(Class, Kept); Class::ALL.len()] {
     Class::ALL.map(|class| (class, history.kept(class)))
 }
@@ -178,10 +183,14 @@ impl PageSource for SharedPage {
         metrics::exposition(&scrape, format).map_err(|error| error.to_string())
     }
 
-    fn page(&self) -> Result<String, String> {
+    fn page(&self, place: Place, pairs: &[(String, String)]) -> Result<String, Refusal> {
+        let query = PageQuery::new(place, pairs).map_err(Refusal::Bad)?;
         let now = self.now();
-        let taken = self.take().whole()?;
-        let (recent, evictions) = page::recent(&self.history());
+        if let Subject::At(at_ns) = query.subject {
+            not_in_the_future(at_ns, &now)?;
+        }
+        let taken = self.take().whole().map_err(Refusal::Failed)?;
+        let past = Past::of(&query.subject, &self.history());
         let view = ApiView {
             snapshot: &taken.snapshot,
             topology: &taken.topology,
@@ -189,9 +198,11 @@ impl PageSource for SharedPage {
             now_ns: now.ns,
         };
         let live = taken.why.is_none().then_some(&view);
-        self.with_tracing(&taken, &now, |tracing| {
-            page::html(&PageView { now: live, tracing, recent: &recent, evictions: &evictions })
-        })
+        let rates = self.rates().clone();
+        let made = self.with_tracing(&taken, &now, |tracing| {
+            page::html(&PageView { now: live, tracing, past: &past, rates: &rates }, &query)
+        });
+        made.map_err(Refusal::Failed)
     }
 
     fn api(&self, resource: Resource, pairs: &[(String, String)]) -> Result<String, Refusal> {

@@ -1,4 +1,4 @@
-//! The daemon's web pages: `/`, `/static/...`, `/metrics`, `/api/v1/...`, `/-/healthy`, `/-/ready`.
+//! The daemon's web pages: `/`, `/process`, `/queue`, `/static/...`, `/metrics`, `/api/v1/...`, `/-/healthy`, `/-/ready`.
 //!
 //! The contents of the pages come from [`PageSource`]; [`super::web`] serves them.
 
@@ -6,7 +6,7 @@ use super::documents::Documents;
 use super::negotiate::{self, Encoding};
 use crate::output::api::{Refusal, Resource};
 use crate::output::metrics::Format;
-use crate::output::page;
+use crate::output::page::{self, Place};
 use crate::text::escape;
 use axum::Router;
 use axum::body::Body;
@@ -14,7 +14,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// `Content-Type` of the API.
 const JSON_TYPE: &str = "application/json";
@@ -27,11 +27,12 @@ pub trait PageSource: Send + Sync + 'static {
     /// One line for the scraper, which gets it with status 500.
     fn metrics(&self, format: Format) -> Result<String, String>;
 
-    /// The page for people, as HTML; also while nothing is traced.
+    /// A page for people, as HTML; also while nothing is traced. Empty: nothing of it is new to the client. `pairs`: names
+    /// and values of the request's query, decoded.
     ///
     /// # Errors
-    /// One line, sent with status 500.
-    fn page(&self) -> Result<String, String>;
+    /// Why there is none.
+    fn page(&self, place: Place, pairs: &[(String, String)]) -> Result<String, Refusal>;
 
     /// A document, as JSON. `pairs`: names and values of the request's query, decoded.
     ///
@@ -56,12 +57,19 @@ struct Pages {
 pub fn router(site: Arc<dyn PageSource>) -> Router {
     let pages = Pages { site, documents: Arc::default() };
     Router::new()
-        .route("/", get(landing))
+        .merge(people())
         .merge(statics())
         .route("/metrics", get(metrics))
         .merge(resources())
         .merge(up())
         .with_state(pages)
+}
+
+fn people() -> Router<Pages> {
+    let page = |router: Router<Pages>, (path, place): (&'static str, Place)| {
+        router.route(path, get(async move |site, uri, headers| page(site, uri, headers, place).await))
+    };
+    Place::ALL.into_iter().fold(Router::new(), page)
 }
 
 fn resources() -> Router<Pages> {
@@ -156,18 +164,70 @@ async fn ready(State(Pages { site, .. }): State<Pages>) -> Result<&'static str, 
     Ok("ready\n")
 }
 
-async fn landing(State(pages): State<Pages>, accept: HeaderMap) -> Result<Response, Response> {
-    let (Pages { site, documents }, encoding) = (pages, Encoding::accepted(&accept));
-    let made = documents.other(encoding, move || site.page()).await.and_then(|made| made);
-    let body = made.map_err(|line| failed(&line))?;
-    let headers = [
-        (header::CONTENT_SECURITY_POLICY, page::POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (header::CACHE_CONTROL, "no-store"),
-        VARIES,
-    ];
-    Ok(encoded(encoding, (headers, Html(body))))
+/// Why a page is not sent.
+enum NotSent {
+    /// The client has exactly this.
+    NotModified,
+    /// The client has all of its sections.
+    NothingNew,
+    Refused(Refusal),
+}
+
+async fn page(
+    State(pages): State<Pages>,
+    uri: Uri,
+    headers: HeaderMap,
+    place: Place,
+) -> Result<Response, Response> {
+    let (Pages { site, documents }, encoding) = (pages, Encoding::accepted(&headers));
+    let pairs = pairs(&uri).map_err(|line| refused(Refusal::Bad(line)))?;
+    let known = headers.get(header::IF_NONE_MATCH).cloned();
+    let tag = Arc::new(OnceLock::new());
+    let put = Arc::clone(&tag);
+    let make = move || {
+        let html = site.page(place, &pairs).map_err(NotSent::Refused)?;
+        if html.is_empty() {
+            return Err(NotSent::NothingNew);
+        }
+        let etag = put.get_or_init(|| page::etag(&html));
+        if known.is_some_and(|known| matches(&known, etag)) { Err(NotSent::NotModified) } else { Ok(html) }
+    };
+    let made = documents.other(encoding, make).await.map_err(|line| failed(&line))?;
+    let mut response = match made {
+        Ok(body) => encoded(encoding, Html(body)),
+        Err(NotSent::NotModified) => StatusCode::NOT_MODIFIED.into_response(),
+        Err(NotSent::NothingNew) => StatusCode::NO_CONTENT.into_response(),
+        Err(NotSent::Refused(refusal)) => return Err(refused(refusal)),
+    };
+    let headers = response.headers_mut();
+    headers.extend([
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::POLICY)),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (header::VARY, HeaderValue::from_static("accept-encoding")),
+    ]);
+    if let Some(tag) = tag.get().and_then(|tag: &String| HeaderValue::from_str(tag).ok()) {
+        headers.insert(header::ETAG, tag);
+    }
+    Ok(response)
+}
+
+/// By weak comparison (RFC 9110, 13.1.2).
+fn matches(known: &HeaderValue, etag: &str) -> bool {
+    let known = known.to_str().unwrap_or_default();
+    let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+    known.split(',').any(|tag| tag.trim() == "*" || opaque(tag) == opaque(etag))
+}
+
+/// For people: one line.
+fn refused(refusal: Refusal) -> Response {
+    let (status, line) = match refusal {
+        Refusal::Bad(line) => (StatusCode::BAD_REQUEST, line),
+        Refusal::NotTraced(line) => (StatusCode::SERVICE_UNAVAILABLE, line),
+        Refusal::Failed(line) => (StatusCode::INTERNAL_SERVER_ERROR, line),
+    };
+    (status, format!("{}\n", escape::terminal(&line))).into_response()
 }
 
 /// The page's static files.

@@ -9,6 +9,7 @@ use crate::model::ioctl::Named;
 use crate::model::layout::QueueLayout;
 use crate::model::verdict::ProbeStatus;
 use crate::output::metrics::{BPF_MAPS, Collected, Detail, STATE, SYSFS};
+use crate::output::page::Rates;
 use crate::recording::Watch;
 use crate::runtime::clock;
 use crate::state::{History, Inventory, IoctlTotals, SampleTotals, Snapshot, State, StateLimits};
@@ -47,6 +48,8 @@ pub struct SharedPage {
     pub(super) detail: Detail,
     /// Nanoseconds of the Unix epoch. Read once: else it would move with each reading of the two clocks.
     pub(super) started_unix_ns: i64,
+    /// What the page's sparklines show. Locked alone, or last.
+    pub(super) rates: Mutex<Rates>,
     /// Empty where nothing is recorded.
     pub(super) recording: OnceLock<Watch>,
 }
@@ -62,8 +65,8 @@ impl SharedPage {
     pub fn new(roots: Roots, detail: Detail) -> Self {
         let phase = Mutex::new(Phase::Waiting { why: "starting".to_owned(), left: Box::default() });
         let started_unix_ns = clock::unix_ns();
-        let (history, recording) = (Mutex::default(), OnceLock::new());
-        SharedPage { phase, history, roots, detail, started_unix_ns, recording }
+        let (history, rates, recording) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        SharedPage { phase, history, roots, detail, started_unix_ns, rates, recording }
     }
 
     /// What is traced is recorded, too.
@@ -79,6 +82,15 @@ impl SharedPage {
 
     pub(super) fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn rates(&self) -> MutexGuard<'_, Rates> {
+        self.rates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The queues were sampled.
+    pub fn sampled(&self, tracer: &Tracer) {
+        self.rates().add(&tracer.state, clock::mono_ns());
     }
 
     /// There is nothing to trace now. Returns what was served.

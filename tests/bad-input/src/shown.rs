@@ -13,7 +13,7 @@ use kfd_trace::output::event::context::Context;
 use kfd_trace::output::event::json;
 use kfd_trace::output::event::stream::Stream;
 use kfd_trace::output::metrics::{self, Build, Detail, Format, Scrape};
-use kfd_trace::output::page::{self, PageView};
+use kfd_trace::output::page::{self, PageQuery, PageView, Past, Place, Rates};
 use kfd_trace::output::ps::{self, Columns};
 use kfd_trace::output::summary::{Summary, SummaryInput};
 use kfd_trace::state::{
@@ -140,11 +140,24 @@ fn past(history: &History, now: &ApiView<'_>) {
         kept: &kept,
     };
     document(&api::status(&tracing).expect("a document"));
-    let (recent, evictions) = page::recent(history);
-    let view = PageView { now: Some(now), tracing: &tracing, recent: &recent, evictions: &evictions };
-    let html = page::html(&view).expect("a page");
-    printable(&html);
-    assert!(html.len() < PAGE && html.matches("<script").count() == 1, "{} bytes", html.len());
+    let pid = now.snapshot.processes.iter().find_map(|process| process.tgid).unwrap_or(1).to_string();
+    let at = (BOOT_NS / 1_000_000_000).to_string();
+    for (place, pairs) in [
+        (Place::Node, vec![]),
+        (Place::Node, vec![("sort", "rate"), ("q", pid.as_str())]),
+        (Place::Node, vec![("at", at.as_str())]),
+        (Place::Process, vec![("pid", pid.as_str())]),
+        (Place::Queue, vec![("pid", pid.as_str()), ("queue", "1")]),
+    ] {
+        let pairs: Vec<_> =
+            pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let query = PageQuery::new(place, &pairs).expect("a query");
+        let past = Past::of(&query.subject, history);
+        let view = PageView { now: Some(now), tracing: &tracing, past: &past, rates: &Rates::default() };
+        let html = page::html(&view, &query).expect("a page");
+        printable(&html);
+        assert!(html.len() < PAGE && html.matches("<script").count() == 1, "{} bytes", html.len());
+    }
 }
 
 /// Prometheus' input: each line is a comment, or a series with a number.

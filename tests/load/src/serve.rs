@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use kfd_trace::kernel::Roots;
 use kfd_trace::output::api::{Refusal, Resource};
 use kfd_trace::output::metrics::{Detail, Format};
+use kfd_trace::output::page::Place;
 use kfd_trace::serve::router::PageSource;
 use kfd_trace::serve::shared::{Serving, SharedPage};
 use kfd_trace::serve::web_process::{self, WebServer};
@@ -31,8 +32,8 @@ impl PageSource for Pages {
         self.scraped.text(&daemon, &snapshot, format).map_err(|error| error.to_string())
     }
 
-    fn page(&self) -> Result<String, String> {
-        self.shared.page()
+    fn page(&self, place: Place, pairs: &[(String, String)]) -> Result<String, Refusal> {
+        self.shared.page(place, pairs)
     }
 
     fn api(&self, resource: Resource, pairs: &[(String, String)]) -> Result<String, Refusal> {

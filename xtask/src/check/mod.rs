@@ -1,5 +1,6 @@
 //! Checks that need no guest: links, dependencies, Prometheus, Kubernetes, Grafana, fuzzing.
 
+pub(crate) mod browser;
 pub(crate) mod dashboards;
 pub(crate) mod deny;
 pub(crate) mod fuzz;

@@ -28,18 +28,28 @@ pub struct HeldView<'a> {
 }
 
 #[derive(Serialize)]
-struct HoldingRow<'a> {
+pub(in crate::output) struct HoldingRow<'a> {
     #[serde(flatten)]
-    who: Who<'a>,
-    gpu: Option<String>,
-    gpu_id: Option<u32>,
-    queue_id: u32,
-    queue_type: Option<&'static str>,
-    born: Option<String>,
+    pub(in crate::output) who: Who<'a>,
+    pub(in crate::output) gpu: Option<String>,
+    pub(in crate::output) gpu_id: Option<u32>,
+    pub(in crate::output) queue_id: u32,
+    pub(in crate::output) queue_type: Option<&'static str>,
+    pub(in crate::output) born: Option<String>,
     /// When it was found, for a queue whose creation was not seen.
-    found: Option<String>,
-    ended: Option<String>,
-    cause: Option<&'static str>,
+    pub(in crate::output) found: Option<String>,
+    pub(in crate::output) ended: Option<String>,
+    pub(in crate::output) cause: Option<&'static str>,
+}
+
+/// The queues that existed at a time, and whether these are all.
+#[derive(Serialize)]
+pub(in crate::output) struct Holdings<'a> {
+    at: Option<String>,
+    pub(in crate::output) complete_since: Option<String>,
+    pub(in crate::output) traced: bool,
+    pub(in crate::output) complete: bool,
+    pub(in crate::output) queues: Vec<HoldingRow<'a>>,
 }
 
 /// Queues that existed at that time.
@@ -47,14 +57,10 @@ struct HoldingRow<'a> {
 /// # Errors
 /// As [`super::queues`].
 pub fn held(view: &HeldView<'_>) -> serde_json::Result<String> {
-    #[derive(Serialize)]
-    struct List<'a> {
-        at: Option<String>,
-        complete_since: Option<String>,
-        traced: bool,
-        complete: bool,
-        queues: Vec<HoldingRow<'a>>,
-    }
+    written(view.now.clock.rfc3339(view.now.now_ns), holdings(view))
+}
+
+pub(in crate::output) fn holdings<'a>(view: &HeldView<'a>) -> Holdings<'a> {
     let since_ns = view.kept.dropped_until_ns.map_or(view.began_ns, |until| until.max(view.began_ns));
     let now = view.now;
     let live = now.snapshot.queues().filter_map(|(process, queue)| live(process, queue, view));
@@ -62,14 +68,13 @@ pub fn held(view: &HeldView<'_>) -> serde_json::Result<String> {
     let ended = view.ended.iter().filter_map(|entry| ended(entry, &lives, view));
     let mut queues: Vec<HoldingRow<'_>> = live.chain(ended).collect();
     queues.sort_by(|one, other| key(one).cmp(&key(other)));
-    let list = List {
+    Holdings {
         at: clock::rfc3339(view.at_ns),
         complete_since: clock::rfc3339(since_ns),
         traced: view.traced,
         complete: view.traced && view.at_ns >= since_ns,
         queues,
-    };
-    written(now.clock.rfc3339(now.now_ns), list)
+    }
 }
 
 fn key<'r>(row: &'r HoldingRow<'_>) -> (Option<u32>, Option<u32>, &'r Option<String>, u32) {

@@ -127,11 +127,18 @@ impl<'a> QueryPairs<'a> {
 
     fn time(&mut self, name: &str) -> Result<Option<i64>, String> {
         let Some(value) = self.once.remove(name) else { return Ok(None) };
-        let why = || {
-            format!("{name} is {value:?}: give RFC 3339 (2026-09-21T03:00:00Z) or seconds of the Unix epoch")
-        };
-        time(value).map(Some).ok_or_else(why)
+        parse_time(name, value).map(Some)
     }
+}
+
+/// Nanoseconds of the Unix epoch. `name`: of the parameter.
+///
+/// # Errors
+/// One line, if it is not understood.
+pub(in crate::output) fn parse_time(name: &str, value: &str) -> Result<i64, String> {
+    let why =
+        || format!("{name} is {value:?}: give RFC 3339 (2026-09-21T03:00:00Z) or seconds of the Unix epoch");
+    time(value).ok_or_else(why)
 }
 
 fn unknown(resource: Resource, name: &str) -> String {

@@ -5,15 +5,15 @@ use crate::state::{Entry, Process};
 use serde::Serialize;
 
 #[derive(Serialize)]
-pub(super) struct Who<'a> {
-    pub(super) pid: Option<u32>,
+pub(in crate::output) struct Who<'a> {
+    pub(in crate::output) pid: Option<u32>,
     ns_pid: Option<u32>,
     uid: Option<u32>,
-    comm: Option<&'a str>,
+    pub(in crate::output) comm: Option<&'a str>,
     cgroup: Option<&'a str>,
     #[serde(flatten)]
-    belongs: BelongsFields<'a>,
-    pub(super) kfd_process: Option<String>,
+    pub(in crate::output) belongs: BelongsFields<'a>,
+    pub(in crate::output) kfd_process: Option<String>,
     context_id: Option<u32>,
 }
 

@@ -1,7 +1,9 @@
 //! Formats values for the page.
 
+use crate::output::api::ApiView;
 use crate::text::clock::age;
 use crate::text::escape;
+use std::fmt;
 
 /// Characters shown of a text from outside the tracer.
 pub(super) const CHARACTERS: usize = 64;
@@ -36,6 +38,31 @@ pub(super) fn dash() -> String {
     "–".to_owned()
 }
 
-pub(super) fn since(from_ns: Option<u64>, now_ns: u64) -> String {
-    from_ns.map_or_else(dash, |from_ns| age(now_ns.saturating_sub(from_ns)))
+/// How long ago something was: HTML of a `<time>` whose text the page's script counts on.
+#[derive(Clone, Debug)]
+pub(super) struct Age {
+    /// RFC 3339, to the second: two readings of the clocks differ by less.
+    since: String,
+    text: String,
+}
+
+impl Age {
+    /// `from_ns`: CLOCK_MONOTONIC.
+    pub(super) fn new(from_ns: u64, view: &ApiView<'_>) -> Self {
+        let since = view.clock.rfc3339(from_ns).unwrap_or_default();
+        let since = since.get(..19).map(|time| format!("{time}Z")).unwrap_or_default();
+        Age { since, text: age(view.now_ns.saturating_sub(from_ns)) }
+    }
+}
+
+/// Numbers and letters of the tracer itself: nothing of it needs to be escaped.
+impl fmt::Display for Age {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<time class=\"age\" datetime=\"{}\">{}</time>", self.since, self.text)
+    }
+}
+
+/// An [`Age`], or a dash if the begin is not known: HTML.
+pub(super) fn since(from_ns: Option<u64>, view: &ApiView<'_>) -> String {
+    from_ns.map_or_else(dash, |from_ns| Age::new(from_ns, view).to_string())
 }

@@ -4,22 +4,33 @@ use super::cells::{show, since};
 use super::processes::{comm, pid};
 use crate::output::api::ApiView;
 use crate::output::headline::counted;
+use crate::output::load::Load;
 use crate::output::ps::queue_type;
 use crate::output::{activity, names};
 use crate::state::{Measured, Process, ProcessKey, Queue};
-use crate::text::clock::age;
+use askama::Template;
 use bytesize::ByteSize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Queues that have rows on the page.
-const QUEUES: usize = 300;
+/// How much of it has rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) queues: usize,
+    /// Queues of one process on one GPU.
+    pub(super) of_process: usize,
+    /// A process on a GPU has one line.
+    pub(super) groups: usize,
+}
 
-/// Rows per process on one GPU.
-const OF_PROCESS: usize = 12;
-
-/// Groups (a process on a GPU) that have a line on the page.
-const GROUPS: usize = 300;
+/// A section of queues.
+#[derive(Template)]
+#[template(path = "page/queues.html")]
+pub(super) struct QueuesPart {
+    pub(super) on_gpus: Vec<QueuesOnGpu>,
+    /// In place of tables.
+    pub(super) nothing: &'static str,
+}
 
 /// The queues of one GPU.
 pub(super) struct QueuesOnGpu {
@@ -36,8 +47,12 @@ pub(super) struct QueuesOnGpu {
 pub(super) struct Group {
     pub(super) pid: String,
     pub(super) comm: String,
+    /// For its own page.
+    pub(super) tgid: Option<u32>,
     pub(super) count: String,
+    pub(super) rate: Option<String>,
     pub(super) evicted: usize,
+    pub(super) stalled: usize,
     pub(super) rows: Vec<QueueCells>,
     pub(super) more: usize,
 }
@@ -54,6 +69,7 @@ pub(super) struct QueueCells {
     pub(super) backlog: String,
     pub(super) stalled: bool,
     pub(super) evictions: String,
+    /// HTML.
     pub(super) age: String,
     pub(super) remark: &'static str,
 }
@@ -62,46 +78,51 @@ type Of<'a> = BTreeMap<ProcessKey, (&'a Process, Vec<&'a Queue>)>;
 
 /// GPUs in topology order, then others, each with the processes that have the most queues first. Room is
 /// shared evenly: no GPU takes that of the next one.
-pub(super) fn by_gpu(view: &ApiView<'_>) -> Vec<QueuesOnGpu> {
+pub(super) fn by_gpu<'v>(
+    processes: impl Iterator<Item = &'v Process>,
+    room: Room,
+    view: &ApiView<'_>,
+) -> Vec<QueuesOnGpu> {
+    let queues = processes.flat_map(|process| process.queues.values().map(move |queue| (process, queue)));
     let mut found: BTreeMap<(usize, Option<u32>), Of<'_>> = BTreeMap::new();
-    for (process, queue) in view.snapshot.queues() {
+    for (process, queue) in queues {
         let gpu_id = queue.facts.gpu_id;
         let known = view.topology.gpus.iter().position(|gpu| Some(gpu.gpu_id) == gpu_id);
         let of = found.entry((known.unwrap_or(usize::MAX), gpu_id)).or_default();
         of.entry(process.key).or_insert_with(|| (process, Vec::new())).1.push(queue);
     }
     let gpus = found.len().max(1);
-    let each = |((_, gpu_id), of)| on_gpu(gpu_id, of, (GROUPS / gpus).max(1), QUEUES / gpus, view);
+    let share = Room { queues: room.queues / gpus, groups: (room.groups / gpus).max(1), ..room };
+    let each = |((_, gpu_id), of)| on_gpu(gpu_id, of, share, view);
     found.into_iter().map(each).collect()
 }
 
-fn on_gpu(
-    gpu_id: Option<u32>,
-    of: Of<'_>,
-    most_groups: usize,
-    mut room: usize,
-    view: &ApiView<'_>,
-) -> QueuesOnGpu {
+fn on_gpu(gpu_id: Option<u32>, of: Of<'_>, mut room: Room, view: &ApiView<'_>) -> QueuesOnGpu {
     let mut of: Vec<_> = of.into_values().collect();
     of.sort_by_key(|(process, queues)| (Reverse(queues.len()), process.tgid, process.key));
     let queues: usize = of.iter().map(|(_, queues)| queues.len()).sum();
     let count =
         format!("{} of {}", counted(queues, "queue", "queues"), counted(of.len(), "process", "processes"));
-    let rest = of.split_off(of.len().min(most_groups));
+    let rest = of.split_off(of.len().min(room.groups));
     let label = gpu_id.map_or_else(
         || "GPU unknown".to_owned(),
         |id| view.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}")),
     );
     let mut group = |(process, queues): (&Process, Vec<&Queue>)| {
-        let shown = queues.len().min(OF_PROCESS).min(room);
-        room -= shown;
+        let shown = queues.len().min(room.of_process).min(room.queues);
+        room.queues -= shown;
+        let mut load = Load::default();
+        queues.iter().for_each(|queue| load.add(queue));
         Group {
+            tgid: process.tgid,
+            rate: load.rate(),
+            stalled: load.stalled,
             pid: pid(process),
             comm: comm(process),
             count: types(&queues),
             evicted: queues.iter().filter(|queue| queue.facts.evicted == Some(true)).count(),
             more: queues.len() - shown,
-            rows: queues.into_iter().take(shown).map(|queue| row(process, queue, view.now_ns)).collect(),
+            rows: queues.into_iter().take(shown).map(|queue| row(process, queue, view)).collect(),
         }
     };
     QueuesOnGpu {
@@ -124,7 +145,7 @@ fn types(queues: &[&Queue]) -> String {
     format!("{}: {}", counted(queues.len(), "queue", "queues"), each.join(", "))
 }
 
-fn row(process: &Process, queue: &Queue, now_ns: u64) -> QueueCells {
+pub(super) fn row(process: &Process, queue: &Queue, view: &ApiView<'_>) -> QueueCells {
     let facts = &queue.facts;
     let size = facts.ring_size.map(|size| ByteSize(size).display().iec_short().to_string());
     QueueCells {
@@ -138,11 +159,8 @@ fn row(process: &Process, queue: &Queue, now_ns: u64) -> QueueCells {
         rate: show(activity::rate(facts, &queue.activity)),
         backlog: show(activity::backlog(facts, &queue.activity)),
         stalled: queue.activity.now().is_some_and(Measured::stalled),
-        evictions: match queue.evictions.count {
-            0 => "0".to_owned(),
-            count => format!("{count} ({})", age(queue.evictions.evicted_ns(now_ns))),
-        },
-        age: since(queue.born_ns, now_ns),
+        evictions: super::processes::evictions(&queue.evictions, view.now_ns),
+        age: since(queue.born_ns, view),
         remark: match (queue.resynced_ns, queue.unlisted) {
             (Some(_), _) => "resynced",
             (None, true) => "unlisted",

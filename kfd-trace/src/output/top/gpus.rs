@@ -2,7 +2,6 @@
 
 use super::Moment;
 use super::column::{self, Column};
-use super::load::Load;
 use super::pane::{Cell, Key, Pane, PaneId, Tone};
 use super::table::Table;
 use super::trends::{self, Trend, Trends};
@@ -11,6 +10,7 @@ use crate::attribute::{Gpu, Pool};
 use crate::model::pointers::Unit;
 use crate::output::activity::per_second;
 use crate::output::budget::Budget;
+use crate::output::load::Load;
 use crate::text::escape;
 use ratatui::layout::Rect;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -11,7 +11,6 @@ mod header;
 mod help;
 mod keys;
 mod layout;
-mod load;
 mod pane;
 mod processes;
 mod queues;

@@ -2,85 +2,29 @@
 
 use super::Moment;
 use super::column::{self, Column, Value};
-use super::load::Load;
 use super::pane::{Cell, Key, Pane, PaneId, Tone};
 use super::queues;
 use super::table::Table;
 use super::ui::Ui;
 use crate::output::belongs::BelongsFields;
+use crate::output::load::Load;
 use crate::output::memory;
 use crate::output::names;
+use crate::output::standing::Standing;
 use crate::state::{Process, Queue};
-use crate::text::clock::age;
 use crate::text::escape;
 use ratatui::layout::Rect;
 use std::collections::BTreeSet;
 
-/// Whether a process gets on, and if not why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// For how long, nanoseconds; `None` if it was found evicted.
-    Evicted(Option<u64>),
-    /// This many of its queues.
-    Stalled(usize),
-    Suspended,
-    Busy,
-    /// For how long, nanoseconds.
-    Idle(u64),
-    Unknown,
-    WithoutQueues,
-    Exiting,
-}
-
-impl Standing {
-    fn of(process: &Process, load: &Load, moment: &Moment) -> Self {
-        if process.mm_released_ns.is_some() {
-            return Standing::Exiting;
-        }
-        if process.evicted.evicted {
-            return Standing::Evicted(
-                process.evicted.since_ns.map(|since| moment.now_ns.saturating_sub(since)),
-            );
-        }
-        match load.idle_ns() {
-            _ if load.queues == 0 && moment.sight.queues => Standing::WithoutQueues,
-            _ if load.queues == 0 => Standing::Unknown,
-            _ if load.stalled > 0 => Standing::Stalled(load.stalled),
-            _ if load.suspended == load.queues => Standing::Suspended,
-            Some(0) => Standing::Busy,
-            Some(idle_ns) => Standing::Idle(idle_ns),
-            None => Standing::Unknown,
-        }
-    }
-
-    fn cell(self) -> Cell {
-        let (text, tone) = match self {
-            Standing::Evicted(Some(for_ns)) => (format!("evicted {}", age(for_ns)), Tone::Warn),
-            Standing::Evicted(None) => ("evicted".to_owned(), Tone::Warn),
-            Standing::Stalled(queues) => (format!("{queues} stalled"), Tone::Bad),
-            Standing::Suspended => ("suspended".to_owned(), Tone::Warn),
-            Standing::Busy => ("busy".to_owned(), Tone::Good),
-            Standing::Idle(for_ns) => (format!("idle {}", age(for_ns)), Tone::Plain),
-            Standing::Unknown => return Cell::text(None::<String>),
-            Standing::WithoutQueues => ("no queue".to_owned(), Tone::Quiet),
-            Standing::Exiting => ("exiting".to_owned(), Tone::Quiet),
-        };
-        Cell::Text(text, tone)
-    }
-
-    /// What deserves attention comes first.
-    fn rank(self) -> Option<f64> {
-        Some(match self {
-            Standing::Evicted(_) => 0.0,
-            Standing::Stalled(_) => 1.0,
-            Standing::Suspended => 2.0,
-            Standing::Busy => 3.0,
-            Standing::Idle(_) => 4.0,
-            Standing::WithoutQueues => 5.0,
-            Standing::Exiting => 6.0,
-            Standing::Unknown => return None,
-        })
-    }
+fn cell(standing: Standing, now_ns: u64) -> Cell {
+    let tone = match standing {
+        Standing::Evicted(_) | Standing::Suspended => Tone::Warn,
+        Standing::Stalled(_) => Tone::Bad,
+        Standing::Busy => Tone::Good,
+        Standing::Idle(_) | Standing::Unknown => Tone::Plain,
+        Standing::WithoutQueues | Standing::Exiting => Tone::Quiet,
+    };
+    standing.text(now_ns).map_or_else(|| Cell::text(None::<String>), |text| Cell::Text(text, tone))
 }
 
 pub(super) struct ProcessRow<'a> {
@@ -95,7 +39,8 @@ impl<'a> ProcessRow<'a> {
         let mut load = Load::default();
         process.queues.values().for_each(|queue| load.add(queue));
         let owner = BelongsFields::from(&process.details).owner();
-        ProcessRow { process, load, owner, standing: Standing::of(process, &load, moment) }
+        let standing = Standing::of(process, &load, moment.sight.queues);
+        ProcessRow { process, load, owner, standing }
     }
 
     fn passes(&self, ui: &Ui) -> bool {
@@ -148,7 +93,7 @@ fn columns<'a>() -> [Column<ProcessRow<'a>>; 11] {
         })
         .from(120)
         .by(|row| Value::count(row.process.evicted.count)),
-        Column::left("STATE", 13, |row: &ProcessRow<'_>, _| row.standing.cell())
+        Column::left("STATE", 13, |row: &ProcessRow<'_>, moment| cell(row.standing, moment.now_ns))
             .by(|row| row.standing.rank().map_or(Value::Unknown, Value::Number)),
     ]
 }

@@ -1,7 +1,7 @@
 //! What was counted at earlier moments: the sparklines.
 
 use super::Moment;
-use super::load::Load;
+use crate::output::load::Load;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Points that are kept: more than any terminal has columns for.

@@ -1,9 +1,12 @@
 use super::*;
 use crate::output::api::ApiQuery;
+use crate::output::page::PageQuery;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tower::ServiceExt;
+
+const PAGE: &str = "<p data-tag=\"0123456789abcdef\">page</p>";
 
 #[derive(Default)]
 struct Fake {
@@ -17,8 +20,15 @@ impl PageSource for Fake {
         if self.broken { Err("cannot read the maps".into()) } else { Ok(format!("kfd_processes 1\n{end}")) }
     }
 
-    fn page(&self) -> Result<String, String> {
-        if self.broken { Err("cannot read the maps".into()) } else { Ok("<p>page</p>".into()) }
+    fn page(&self, place: Place, pairs: &[(String, String)]) -> Result<String, Refusal> {
+        let query = PageQuery::new(place, pairs).map_err(Refusal::Bad)?;
+        if self.broken {
+            return Err(Refusal::Failed("cannot read the maps".into()));
+        }
+        if query.have.is_some_and(|have| have.contains("all")) {
+            return Ok(String::new());
+        }
+        Ok(PAGE.into())
     }
 
     fn api(&self, resource: Resource, pairs: &[(String, String)]) -> Result<String, Refusal> {
@@ -129,6 +139,44 @@ async fn the_page_runs_nothing_but_its_own_files() {
 }
 
 #[tokio::test]
+async fn what_a_client_has_of_a_page_is_not_sent_again() {
+    let tag = "W/\"0123456789abcdef\"";
+    let ask = async |path: &str, known: Option<&str>| {
+        let mut request = Request::get(path);
+        if let Some(known) = known {
+            request = request.header("if-none-match", known);
+        }
+        let request = request.body(Body::empty()).expect("request");
+        let answer = router(Arc::new(Fake::default())).oneshot(request).await.expect("infallible");
+        let etag = answer.headers().get("etag").map(|etag| etag.to_str().expect("ASCII").to_owned());
+        assert_eq!(answer.headers()["cache-control"], "no-store");
+        let status = answer.status();
+        (status.as_u16(), etag, to_bytes(answer.into_body(), usize::MAX).await.expect("body").len())
+    };
+    let etag = Some(tag.to_owned());
+    assert_eq!(ask("/", None).await, (200, etag.clone(), PAGE.len()));
+    for known in [tag, "\"0123456789abcdef\"", "W/\"a\", W/\"0123456789abcdef\"", "*"] {
+        assert_eq!(ask("/", Some(known)).await, (304, etag.clone(), 0), "{known}");
+    }
+    assert_eq!(ask("/process?pid=1", Some("W/\"fedcba9876543210\"")).await, (200, etag.clone(), PAGE.len()));
+    assert_eq!(ask("/?have=all", None).await, (204, None, 0));
+    assert_eq!(ask("/queue?pid=1&queue=2&have=some", None).await, (200, etag, PAGE.len()));
+}
+
+#[tokio::test]
+async fn a_bad_request_for_a_page_is_one_line() {
+    for (path, line) in [
+        ("/?at=noon", "at is \"noon\": give RFC 3339"),
+        ("/process", "pid is missing: give a decimal number"),
+        ("/queue?pid=1&queue=%1b", "queue is \"\\u{1b}\""),
+    ] {
+        let (status, kind, body) = get(Fake::default(), path).await;
+        assert_eq!((status, kind.as_str()), (StatusCode::BAD_REQUEST, "text/plain; charset=utf-8"), "{path}");
+        assert!(body.starts_with(line) && body.lines().count() == 1, "{body}");
+    }
+}
+
+#[tokio::test]
 async fn the_state_of_a_moment_is_kept_nowhere() {
     for path in ["/api/v1/status", "/api/v1/events?since=%1b"] {
         let answer = answer(Fake::default(), path).await;
@@ -153,7 +201,7 @@ async fn a_client_gets_the_format_and_the_compression_that_it_accepts() {
     for (path, vary, text) in [
         ("/metrics", "accept, accept-encoding", "kfd_processes 1\n# EOF\n"),
         ("/api/v1/gpus", "accept-encoding", "{\"query\":\"Gpus\"}\n"),
-        ("/", "accept-encoding", "<p>page</p>"),
+        ("/", "accept-encoding", PAGE),
     ] {
         let (headers, body) = negotiated(Request::builder().method("GET"), path).await;
         assert!(headers["content-encoding"] == "gzip" && headers["vary"] == vary, "{path}: {headers:?}");

@@ -62,7 +62,7 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
     let of_driver = |line: &&str| line.starts_with("kfd_") && !line.starts_with("kfd_trace_");
     assert_eq!(text.lines().find(of_driver), None, "not measured is not 0");
     assert!(sources().is_empty(), "none is read");
-    let html = page.page().unwrap();
+    let html = page.page(crate::output::page::Place::Node, &[]).unwrap();
     assert!(html.contains("it is still away") && !html.contains("No process"), "{html}");
 }
 

@@ -6,6 +6,7 @@
 use super::{read_frame, write_frame};
 use crate::output::api::{Refusal, Resource};
 use crate::output::metrics::Format;
+use crate::output::page::Place;
 use crate::serve::router::PageSource;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Write as _};
@@ -34,7 +35,7 @@ pub(super) fn pairs() -> io::Result<([UnixStream; LANES], [UnixStream; LANES])> 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Question {
     Metrics(Format),
-    Page,
+    Page(Place, Vec<(String, String)>),
     Api(Resource, Vec<(String, String)>),
     Ready,
 }
@@ -43,7 +44,7 @@ impl Question {
     const fn lane(&self) -> usize {
         match self {
             Question::Metrics(_) => 0,
-            Question::Page | Question::Api(..) => 1,
+            Question::Page(..) | Question::Api(..) => 1,
             Question::Ready => 2,
         }
     }
@@ -57,7 +58,7 @@ impl Question {
     fn made(&self, source: &dyn PageSource) -> Result<String, Refusal> {
         match self {
             Question::Metrics(format) => source.metrics(*format).map_err(Refusal::Failed),
-            Question::Page => source.page().map_err(Refusal::Failed),
+            Question::Page(place, pairs) => source.page(*place, pairs),
             Question::Api(resource, pairs) => source.api(*resource, pairs),
             Question::Ready => source.ready().map(|()| String::new()).map_err(Refusal::NotTraced),
         }
@@ -143,8 +144,8 @@ impl PageSource for Lanes {
         self.ask(&Question::Metrics(format)).map_err(line)
     }
 
-    fn page(&self) -> Result<String, String> {
-        self.ask(&Question::Page).map_err(line)
+    fn page(&self, place: Place, pairs: &[(String, String)]) -> Result<String, Refusal> {
+        self.ask(&Question::Page(place, pairs.to_vec()))
     }
 
     fn api(&self, resource: Resource, pairs: &[(String, String)]) -> Result<String, Refusal> {

@@ -3,6 +3,7 @@ use super::lane::{Lanes, answer, pairs};
 use super::*;
 use crate::output::api::{Refusal, Resource};
 use crate::output::metrics::Format;
+use crate::output::page::Place;
 use crate::serve::router::PageSource;
 use crate::serve::web::settings::SettingsSource;
 use std::io::ErrorKind;
@@ -17,8 +18,8 @@ impl PageSource for Fake {
         Ok(format.content_type().repeat(100_000))
     }
 
-    fn page(&self) -> Result<String, String> {
-        Err("the maps cannot be read".to_owned())
+    fn page(&self, place: Place, pairs: &[(String, String)]) -> Result<String, Refusal> {
+        Err(Refusal::Failed(format!("no {place:?} {pairs:?}")))
     }
 
     fn api(&self, resource: Resource, pairs: &[(String, String)]) -> Result<String, Refusal> {
@@ -44,8 +45,11 @@ fn each_answer_is_that_of_the_tracer() {
         for format in [Format::Text, Format::OpenMetrics] {
             assert_eq!(lanes.metrics(format), Ok(format.content_type().repeat(100_000)));
         }
-        assert_eq!(lanes.page(), Err("the maps cannot be read".to_owned()));
         let query = [("at".to_owned(), "\u{1b}\u{202e}é".to_owned())];
+        for place in [Place::Node, Place::Process, Place::Queue] {
+            let refused = Refusal::Failed(format!("no {place:?} {query:?}"));
+            assert_eq!(lanes.page(place, &query), Err(refused));
+        }
         assert_eq!(lanes.api(Resource::Queues, &query), Ok(format!("{query:?}")));
         assert_eq!(lanes.api(Resource::Gpus, &[]), Err(Refusal::NotTraced("no driver".to_owned())));
         assert_eq!(lanes.api(Resource::Events, &[]), Err(Refusal::Bad("limit is -1".to_owned())));

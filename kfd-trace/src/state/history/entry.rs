@@ -198,6 +198,34 @@ impl What {
         }
     }
 
+    /// Whether this is about the process's queue with this id, or about all of its queues.
+    #[must_use]
+    pub fn concerns(&self, queue_id: u32) -> bool {
+        match self {
+            What::QueueCreate(facts) => facts.queue_id == Some(queue_id),
+            What::QueueDestroy(queue) => queue.queue_id == queue_id,
+            What::QueueDestroyFailed { queue_id: id, .. } => *id == queue_id,
+            What::QueuesSuspended(call) | What::QueuesResumed(call) => match &call.queues {
+                Queues::All => true,
+                Queues::Named { listed, more } => {
+                    *more > 0 || listed.iter().any(|named| named.queue_id == queue_id)
+                }
+            },
+            // These have ids of their own.
+            What::UserQueue(_) => false,
+            What::ProcessSeen { .. }
+            | What::ProcessRelease
+            | What::Evict(_)
+            | What::Restore { .. }
+            | What::EvictFailed(_)
+            | What::VmFault(_)
+            | What::ResetBegin(_)
+            | What::ResetEnd { .. }
+            | What::Hang(_)
+            | What::Driver { .. } => true,
+        }
+    }
+
     /// For a GPU-wide event: tgids of the affected processes.
     #[must_use]
     pub fn hit(&self) -> &[u32] {

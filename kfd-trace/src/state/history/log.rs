@@ -22,7 +22,7 @@ pub(super) struct ClassLimits {
 }
 
 /// What is kept of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     pub entries: usize,
     pub bytes: usize,

@@ -1,7 +1,7 @@
 //! Sums over queues, trends, and a crowd.
 
 use super::*;
-use crate::output::top::load::Load;
+use crate::output::load::Load;
 use rustix::time::{ClockId, clock_gettime};
 
 fn load(node: &Node, tgid: u32) -> Load {

@@ -51,6 +51,8 @@ pub(super) struct Load {
     unmeasured: usize,
     /// Of the queue that was idle for the shortest time.
     idle_ns: Option<u64>,
+    /// When one of them was last seen with something to do.
+    busy_ns: Option<u64>,
 }
 
 impl Load {
@@ -70,6 +72,8 @@ impl Load {
         self.suspended += usize::from(queue.facts.suspended == Some(true));
         self.unmeasured += usize::from(now.is_none());
         let idle_ns = now.map(Measured::idle_ns);
+        let busy_ns = now.map(|now| now.at_ns.saturating_sub(now.idle_ns()));
+        self.busy_ns = self.busy_ns.max(busy_ns);
         self.idle_ns = match (self.idle_ns, idle_ns) {
             (Some(least), Some(idle_ns)) => Some(least.min(idle_ns)),
             (known, other) => known.or(other),
@@ -124,6 +128,11 @@ impl Load {
     /// Time since one of them had something to do, 0 if one has; `None` if that is not known.
     pub(super) fn idle_ns(&self) -> Option<u64> {
         self.idle_ns.filter(|idle_ns| *idle_ns == 0 || self.unmeasured == 0)
+    }
+
+    /// When one of those that are measured was last seen with something to do, CLOCK_MONOTONIC.
+    pub(super) fn busy_ns(&self) -> Option<u64> {
+        self.busy_ns
     }
 }
 

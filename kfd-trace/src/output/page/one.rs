@@ -1,0 +1,299 @@
+//! The pages of one process, and of one queue.
+
+use super::cells::{dash, seconds, show, since, text};
+use super::events::EventsPart;
+use super::processes::{self, StateCells, Working};
+use super::queues::{self, QueuesPart, Room};
+use super::sections::Section;
+use super::top::{Sections, top};
+use super::trends::{Line, Rates, Spark};
+use super::view::{PageView, Part, ROWS, Seen};
+use crate::attribute::Topology;
+use crate::model::incident::Trigger;
+use crate::output::activity;
+use crate::output::api::ApiView;
+use crate::output::belongs::BelongsFields;
+use crate::output::controls::{self, Controls};
+use crate::output::headline::counted;
+use crate::output::memory;
+use crate::output::names;
+use crate::state::{Entry, Process, Queue};
+use askama::Template;
+use std::sync::Arc;
+
+/// Queues of one process: all of a sane one.
+const ROOM: Room = Room { queues: 1_000, of_process: 1_000, groups: 1_000 };
+
+/// A line of what is known: its name and its value.
+struct Fact {
+    name: &'static str,
+    value: String,
+    /// The value is HTML of the tracer itself.
+    html: bool,
+}
+
+impl Fact {
+    fn new(name: &'static str, value: impl Into<String>) -> Self {
+        Fact { name, value: value.into(), html: false }
+    }
+
+    fn html(name: &'static str, value: String) -> Self {
+        Fact { name, value, html: true }
+    }
+}
+
+/// What is known of the processes that had a PID: a further one for each further context (7.2), and for those that had
+/// the number before.
+#[derive(Template)]
+#[template(path = "page/process.html")]
+struct ProcessPart {
+    pid: u32,
+    processes: Vec<OneProcess>,
+}
+
+struct OneProcess {
+    state: StateCells,
+    alive: bool,
+    facts: Vec<Fact>,
+    spark: Option<Spark>,
+}
+
+/// What it allocated and did not free.
+#[derive(Template)]
+#[template(path = "page/memory.html")]
+struct MemoryPart {
+    pid: u32,
+    /// `None`: none of its calls was seen.
+    complete: Option<bool>,
+    count: String,
+    rows: Part<HeldCells>,
+}
+
+struct HeldCells {
+    gpu: String,
+    domain: &'static str,
+    size: String,
+    address: String,
+    /// HTML.
+    age: String,
+}
+
+/// What is known of a live queue.
+#[derive(Template)]
+#[template(path = "page/queue.html")]
+struct QueuePart {
+    pid: u32,
+    queue_id: u32,
+    /// Empty: there is no such queue now.
+    facts: Vec<Fact>,
+}
+
+/// The rows of a PID, the live ones first.
+fn of_pid<'v>(view: &ApiView<'v>, pid: u32) -> Vec<&'v Process> {
+    let mut found: Vec<_> =
+        view.snapshot.processes.iter().filter(|process| process.tgid == Some(pid)).collect();
+    found.sort_by_key(|process| !process.alive());
+    found
+}
+
+impl ProcessPart {
+    fn new(pid: u32, found: &[&Process], seen: Seen, rates: &Rates, view: &ApiView<'_>) -> Self {
+        let one = |process: &&Process| {
+            let working = Working::new(process, seen.queues);
+            OneProcess {
+                state: StateCells::new(working.standing, view),
+                alive: process.alive(),
+                spark: rates.spark(Line::Process(process.key), view.now_ns),
+                facts: process_facts(&working, seen, view),
+            }
+        };
+        ProcessPart { pid, processes: found.iter().map(one).collect() }
+    }
+}
+
+fn process_facts(working: &Working<'_>, seen: Seen, view: &ApiView<'_>) -> Vec<Fact> {
+    let Working { process, load, .. } = working;
+    let ended = process.released_ns.filter(|_| !process.alive());
+    let utc = |at_ns: u64| view.clock.rfc3339(at_ns).as_deref().map_or_else(dash, seconds);
+    let gpu = |gpu_id: &u32| names::gpu(*gpu_id, view.topology);
+    let evictions = process.evictions.iter().map(|(gpu_id, evictions)| {
+        let trigger = evictions.trigger.map_or("not seen", Trigger::name);
+        format!("{}: {}, last trigger {trigger}", gpu(gpu_id), processes::evictions(evictions, view.now_ns))
+    });
+    let faults = process.vm_faults.iter().map(|(gpu_id, count)| {
+        format!("{}: {count}", gpu_id.as_ref().map_or_else(|| "GPU unknown".to_owned(), gpu))
+    });
+    // Nothing is none only where it would have been seen.
+    let joined = |parts: Vec<String>, seen: bool| match parts.is_empty() {
+        true if seen => "none".to_owned(),
+        true => dash(),
+        false => parts.join("; "),
+    };
+    let vram =
+        process.memory.vram().iter().map(|(id, bytes)| format!("{}: {}", gpu(id), memory::size(*bytes)));
+    let vram: Vec<String> = vram.collect();
+    let works = activity::works(process);
+    let work = works.iter().filter(|work| !work.is_nothing()).map(|work| {
+        let on = work.gpu_id.as_ref().map_or_else(|| "GPU unknown".to_owned(), gpu);
+        format!("{on}: {}", work.words())
+    });
+    let mut facts = vec![
+        Fact::new("Name", processes::comm(process)),
+        Fact::new("Owner", BelongsFields::from(&process.details).owner().as_deref().map_or_else(dash, text)),
+        Fact::new("cgroup", process.cgroup().map_or_else(dash, text)),
+        Fact::new("UID", show(process.uid)),
+        Fact::new("PID inside its namespace", show(process.ns_tgid)),
+    ];
+    if let Some(context) = process.context_id {
+        facts.push(Fact::new("Context", context.to_string()));
+    }
+    facts.push(match (ended, process.created_ns) {
+        (Some(ended), _) => Fact::new("Ended", format!("{} UTC", utc(ended))),
+        (None, Some(created)) => Fact::html("Uses KFD for", since(Some(created), view)),
+        (None, None) => Fact::new("Uses KFD for", "not known: it was there before the tracer"),
+    });
+    facts.extend([
+        Fact::new("Queues", show(Some(process.queues.len()).filter(|count| *count > 0 || seen.queues))),
+        Fact::new("Rate", show(load.rate())),
+        Fact::new("Backlog", show(load.backlog())),
+        Fact::new("Work since it is traced", joined(work.collect(), load.idle_ns().is_some())),
+        Fact::new("VRAM", if vram.is_empty() { dash() } else { vram.join("; ") }),
+        Fact::new("Evictions", joined(evictions.collect(), seen.evictions)),
+        Fact::new("VM faults", joined(faults.collect(), seen.faults)),
+        Fact::new(
+            "/dev/kfd since it is traced",
+            format!(
+                "{}, {} failed, {}",
+                counted(usize::try_from(process.opens).unwrap_or(usize::MAX), "open", "opens"),
+                process.failed_opens,
+                counted(usize::try_from(process.closes).unwrap_or(usize::MAX), "close", "closes")
+            ),
+        ),
+    ]);
+    facts
+}
+
+/// Its live queues.
+fn live_queues(found: &[&Process], view: &ApiView<'_>) -> QueuesPart {
+    let live = found.iter().copied().filter(|process| process.alive());
+    QueuesPart { on_gpus: queues::by_gpu(live, ROOM, view), nothing: "It has no queue now." }
+}
+
+impl MemoryPart {
+    fn new(pid: u32, found: &[&Process], view: &ApiView<'_>) -> Self {
+        let live: Vec<&Process> = found.iter().copied().filter(|process| process.alive()).collect();
+        let mut held: Vec<_> = live.iter().flat_map(|process| process.memory.held()).collect();
+        held.sort_by_key(|(handle, held)| (held.since_ns, *handle));
+        let count = counted(held.len(), "allocation", "allocations");
+        let row = |(_, held): (u64, &crate::state::Held)| HeldCells {
+            gpu: names::gpu(held.gpu_id, view.topology),
+            domain: held.domain.name(),
+            size: if held.domain.has_bytes() { memory::size(held.bytes) } else { dash() },
+            address: names::hex(held.va),
+            age: since(Some(held.since_ns), view),
+        };
+        let whole = live.iter().map(|process| process.memory_is_whole());
+        let complete = whole.reduce(|one, other| one.zip(other).map(|(one, other)| one && other)).flatten();
+        MemoryPart { pid, complete, count, rows: Part::new(held.into_iter().map(row).collect(), ROWS) }
+    }
+}
+
+impl QueuePart {
+    fn new(pid: u32, queue_id: u32, found: &[&Process], view: &ApiView<'_>) -> Self {
+        let live = found.iter().filter(|process| process.alive());
+        let queue = live.filter_map(|process| Some((*process, process.queues.get(&queue_id)?))).next();
+        let facts = queue.map(|(process, queue)| queue_facts(process, queue, view)).unwrap_or_default();
+        QueuePart { pid, queue_id, facts }
+    }
+}
+
+/// GPU of a live queue.
+fn gpu_of(found: &[&Process], queue_id: u32) -> Option<u32> {
+    found
+        .iter()
+        .filter(|process| process.alive())
+        .find_map(|process| process.queues.get(&queue_id)?.facts.gpu_id)
+}
+
+fn queue_facts(process: &Process, queue: &Queue, view: &ApiView<'_>) -> Vec<Fact> {
+    let (facts, cells) = (&queue.facts, queues::row(process, queue, view));
+    let controls = Controls::of(queue, view.now_ns);
+    let gpu = facts.gpu_id.map_or_else(
+        || "unknown".to_owned(),
+        |id| view.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}")),
+    );
+    let suspended = queue.suspended();
+    let by = suspended.by.as_ref();
+    let mask = queue.cu_mask.as_ref().map(|mask| controls::mask(mask, facts, view.topology));
+    let debugger = by.map(|by| format!("by PID {} {}", by.pid, by.comm.as_deref().map_or_else(dash, text)));
+    let mut all = vec![
+        Fact::new("Process", processes::comm(process)),
+        Fact::new("GPU", gpu),
+        Fact::new("Type", cells.queue_type),
+        Fact::new("State", cells.state),
+        match queue.born_ns {
+            Some(born) => Fact::html("Age", since(Some(born), view)),
+            None => Fact::new("Age", "not known: it was there before the tracer"),
+        },
+        Fact::new("Rate", cells.rate),
+        Fact::new("Backlog", cells.backlog),
+        Fact::new("Work", show(activity::whole(facts, &queue.activity))),
+        Fact::new("Evictions", cells.evictions),
+        Fact::new("Priority", show(controls.priority(facts))),
+        Fact::new("CU mask", show(mask)),
+        Fact::new("Ring", format!("{} ({})", cells.ring, cells.size)),
+        Fact::new("Write pointer", show(facts.write_pointer_address.map(names::hex))),
+        Fact::new("Read pointer", show(facts.read_pointer_address.map(names::hex))),
+        Fact::new("Doorbell offset", show(facts.doorbell_offset.map(|offset| format!("{offset:#x}")))),
+    ];
+    if let Some(debugger) = debugger {
+        all.push(Fact::new("Suspended", debugger));
+    }
+    if !cells.remark.is_empty() {
+        all.push(Fact::new("Remark", cells.remark));
+    }
+    all
+}
+
+pub(super) fn process(view: &PageView<'_>, pid: u32) -> Result<Sections, String> {
+    let events = history(view, pid, None);
+    let Some(now) = view.now else {
+        return Ok((top(view, vec![("events", "Events")]), vec![Section::new("events", &events)?]));
+    };
+    let found: Vec<&Process> = of_pid(now, pid);
+    let seen = view.seen();
+    let links =
+        vec![("process", "Process"), ("queues", "Queues"), ("memory", "Memory"), ("events", "Events")];
+    let sections = vec![
+        Section::new("process", &ProcessPart::new(pid, &found, seen, view.rates, now))?,
+        Section::new("queues", &live_queues(&found, now))?,
+        Section::new("memory", &MemoryPart::new(pid, &found, now))?,
+        Section::new("events", &events)?,
+    ];
+    Ok((top(view, links), sections))
+}
+
+pub(super) fn queue(view: &PageView<'_>, pid: u32, queue_id: u32) -> Result<Sections, String> {
+    let Some(now) = view.now else {
+        let events = history(view, pid, None);
+        return Ok((top(view, vec![("events", "Events")]), vec![Section::new("events", &events)?]));
+    };
+    let found = of_pid(now, pid);
+    let events = history(view, pid, gpu_of(&found, queue_id));
+    let sections = vec![
+        Section::new("queue", &QueuePart::new(pid, queue_id, &found, now))?,
+        Section::new("events", &events)?,
+    ];
+    Ok((top(view, vec![("queue", "Queue"), ("events", "Events")]), sections))
+}
+
+/// What is remembered of a process; `gpu_id`: only what happened on that GPU, or on no certain one.
+fn history(view: &PageView<'_>, pid: u32, gpu_id: Option<u32>) -> EventsPart {
+    let nothing = Topology::default();
+    let topology = view.now.map_or(&nothing, |now| now.topology);
+    let here =
+        |entry: &&Arc<Entry>| gpu_id.zip(entry.what.gpu_id()).is_none_or(|(gpu_id, other)| gpu_id == other);
+    let entries: Vec<_> = view.past.recent.iter().filter(here).cloned().collect();
+    let newest = &entries[entries.len().saturating_sub(ROWS)..];
+    EventsPart::new(newest, topology, "History", "What is remembered, the newest first (UTC)").of_pid(pid)
+}

@@ -1,0 +1,85 @@
+//! Whether a process gets on, and if not why: what `top` and the page show as its state.
+
+use super::load::Load;
+use crate::state::Process;
+use crate::text::clock::age;
+
+/// What deserves attention comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Since when, CLOCK_MONOTONIC; `None` if it was found evicted.
+    Evicted(Option<u64>),
+    /// This many of its queues.
+    Stalled(usize),
+    Suspended,
+    Busy,
+    /// Since when, CLOCK_MONOTONIC.
+    Idle(u64),
+    Unknown,
+    WithoutQueues,
+    Exiting,
+}
+
+impl Standing {
+    /// `queues_are_seen`: else a process without queues may have some.
+    pub(super) fn of(process: &Process, load: &Load, queues_are_seen: bool) -> Self {
+        if process.mm_released_ns.is_some() {
+            return Standing::Exiting;
+        }
+        if process.evicted.evicted {
+            return Standing::Evicted(process.evicted.since_ns);
+        }
+        match load.idle_ns() {
+            _ if load.queues == 0 && queues_are_seen => Standing::WithoutQueues,
+            _ if load.queues == 0 => Standing::Unknown,
+            _ if load.stalled > 0 => Standing::Stalled(load.stalled),
+            _ if load.suspended == load.queues => Standing::Suspended,
+            Some(0) => Standing::Busy,
+            Some(_) => load.busy_ns().map_or(Standing::Unknown, Standing::Idle),
+            None => Standing::Unknown,
+        }
+    }
+
+    /// Its name, and since when it has been so, where that is known. `None`: not known.
+    pub(super) fn label(self) -> Option<(String, Option<u64>)> {
+        let since_ns = match self {
+            Standing::Evicted(since_ns) => since_ns,
+            Standing::Idle(since_ns) => Some(since_ns),
+            _ => None,
+        };
+        let name = match self {
+            Standing::Evicted(_) => "evicted",
+            Standing::Stalled(queues) => return Some((format!("{queues} stalled"), None)),
+            Standing::Suspended => "suspended",
+            Standing::Busy => "busy",
+            Standing::Idle(_) => "idle",
+            Standing::Unknown => return None,
+            Standing::WithoutQueues => "no queue",
+            Standing::Exiting => "exiting",
+        };
+        Some((name.to_owned(), since_ns))
+    }
+
+    /// `evicted 5s`; `None`: not known. `now_ns`: CLOCK_MONOTONIC.
+    pub(super) fn text(self, now_ns: u64) -> Option<String> {
+        let (name, since_ns) = self.label()?;
+        Some(match since_ns {
+            Some(since_ns) => format!("{name} {}", age(now_ns.saturating_sub(since_ns))),
+            None => name,
+        })
+    }
+
+    /// By which rows are sorted; `None` if it is not known.
+    pub(super) fn rank(self) -> Option<f64> {
+        Some(match self {
+            Standing::Evicted(_) => 0.0,
+            Standing::Stalled(_) => 1.0,
+            Standing::Suspended => 2.0,
+            Standing::Busy => 3.0,
+            Standing::Idle(_) => 4.0,
+            Standing::WithoutQueues => 5.0,
+            Standing::Exiting => 6.0,
+            Standing::Unknown => return None,
+        })
+    }
+}
