@@ -28,6 +28,12 @@ pub const ERROR_LINE: usize = 300;
 pub const INTERVALS: usize = 120;
 /// Queues of a recorded stream, for the join.
 pub const RECORDED: usize = 65_536;
+/// Commands whose end is waited for.
+pub const COMMANDS_UNDER_WAY: usize = 65_536;
+/// Packets and copies whose times are waited for.
+pub const WORK_UNDER_WAY: usize = 65_536;
+/// Threads whose last command is known.
+pub const THREADS: usize = 8192;
 
 /// Highest valid time of a log, microseconds of CLOCK_MONOTONIC: twenty years. Anything above is a truncated
 /// or merged number.

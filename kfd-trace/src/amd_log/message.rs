@@ -1,7 +1,7 @@
 //! Parses the message after the prefix.
 
 use super::life::{self, Birth, LogStep, QueuePool};
-use super::packet::Packet;
+use super::packet::{self, Packet};
 use super::scan::LineScan;
 use memchr::memmem;
 
@@ -12,11 +12,20 @@ pub enum Message<'a> {
     /// A command was queued.
     Command {
         kind: &'a [u8],
+        /// Of clr's object; used again once the command has ended.
+        address: u64,
         host_queue: Option<u64>,
     },
     /// A command has ended. With profiling: microseconds of wall clock, CPU and GPU.
     Complete {
+        address: u64,
         took_us: Option<[i64; 3]>,
+    },
+    /// The GPU's times of what had this completion signal, nanoseconds of the clock that ROCr translates them to.
+    Ran {
+        signal: u64,
+        begin_ns: i64,
+        end_ns: i64,
     },
     /// A kernel's name.
     Kernel(&'a [u8]),
@@ -38,6 +47,7 @@ pub enum Message<'a> {
     Copy {
         engine: Option<u64>,
         bytes: u64,
+        signal: Option<u64>,
     },
     /// GPUs found by the runtime.
     Agents(u64),
@@ -82,7 +92,10 @@ impl<'a> Message<'a> {
                 return Packet::parse(text).map_or(Message::Damaged(Damaged::Packet), Message::Packet);
             }
             Some(b'C') => command(scan).or_else(|| born(scan, "Created ")).or_else(|| abort(scan)),
-            Some(b'S') => kernel(scan).or_else(|| selected(scan, "Selected")).or_else(|| cu_mask(scan)),
+            Some(b'S') => kernel(scan)
+                .or_else(|| selected(scan, "Selected"))
+                .or_else(|| cu_mask(scan))
+                .or_else(|| ran(scan)),
             Some(b's') => selected(scan, "selected"),
             Some(b'H') => copy(scan),
             Some(b'h') => returned(scan),
@@ -114,16 +127,16 @@ fn command(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     if scan.tag("(").is_some() {
         return or_damaged(enqueued(scan), Damaged::Command);
     }
-    scan.hex()?;
+    let address = scan.hex()?;
     scan.tag(" complete")?;
-    Some(Message::Complete { took_us: took(scan) })
+    Some(Message::Complete { address, took_us: took(scan) })
 }
 
 fn enqueued(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     let kind = scan.until(") enqueued: ")?;
-    scan.hex()?;
+    let address = scan.hex()?;
     let host_queue = if scan.tag(" to queue: ").is_some() { Some(scan.hex()?) } else { None };
-    scan.ends().then_some(Message::Command { kind, host_queue })
+    scan.ends().then_some(Message::Command { kind, address, host_queue })
 }
 
 fn took(mut scan: LineScan<'_>) -> Option<[i64; 3]> {
@@ -230,8 +243,20 @@ fn copy(mut scan: LineScan<'_>) -> Option<Message<'_>> {
         scan.until("copy_engine=")?;
         scan.hex()
     };
-    let read = scan.field("size=").map(|bytes| Message::Copy { engine: engine(), bytes });
+    let signal = packet::signal(scan);
+    let read = scan.field("size=").map(|bytes| Message::Copy { engine: engine(), bytes, signal });
     or_damaged(read, Damaged::Copy)
+}
+
+/// Parses `Signal = (0x%lx), Translated start/end = %ld / %ld, ...`.
+fn ran(mut scan: LineScan<'_>) -> Option<Message<'_>> {
+    scan.tag("Signal = (")?;
+    let signal = scan.hex()?;
+    scan.tag("), Translated start/end = ")?;
+    let begin_ns = i64::try_from(scan.number()?).ok()?;
+    scan.tag(" / ")?;
+    let end_ns = i64::try_from(scan.number()?).ok().filter(|_| scan.ends())?;
+    Some(Message::Ran { signal, begin_ns, end_ns })
 }
 
 /// Parses `%s: Returned %s : ...` of an API call. Most lines with this beginning are the start of a call: `%s

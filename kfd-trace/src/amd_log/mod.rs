@@ -3,9 +3,11 @@
 //! In: bytes, in chunks of any size ([`lines`], [`Tally`]), and queues that KFD had ([`recorded`]). Out: a
 //! [`Report`] as text and as JSON, with the log's queues joined to KFD's ([`join`]). Nothing here does I/O;
 //! memory is bounded (limits.rs), and every line is in exactly one count of [`tally::LineCounts`].
+//! For a timeline: the packets and copies, one by one ([`Correlator`]).
 
 mod capped;
 mod colours;
+mod correlate;
 pub mod join;
 mod kind;
 pub mod life;
@@ -24,7 +26,10 @@ mod rows;
 mod scan;
 pub mod tally;
 mod text;
+pub mod work;
 
+pub use correlate::Correlator;
+pub use kind::CommandName;
 pub use lines::Lines;
 pub use report::Report;
 pub use tally::Tally;

@@ -60,6 +60,8 @@ pub struct Packet {
     /// Of a dispatch only.
     pub shape: Option<Shape>,
     pub pointers: Option<PacketPointers>,
+    /// Its completion signal; `None` if it has none.
+    pub signal: Option<u64>,
 }
 
 impl Packet {
@@ -81,7 +83,7 @@ impl Packet {
         let kind = kind(before);
         let header = scan.hex().filter(|_| scan.ends()).and_then(|header| u16::try_from(header).ok())?;
         let shape = if kind == PacketKind::Dispatch { Some(shape(header, scan)?) } else { None };
-        Some(Packet { kind, swq, hwq, id, shape, pointers: pointers(scan)? })
+        Some(Packet { kind, swq, hwq, id, shape, pointers: pointers(scan)?, signal: signal(scan) })
     }
 }
 
@@ -118,6 +120,12 @@ fn shape(header: u16, scan: LineScan<'_>) -> Option<Shape> {
     }
     let cluster_size = scan.triple("cluster_size=[");
     Some(Shape { header, grid, workgroup: scan.triple("workgroup=[")?, clusters, cluster_size })
+}
+
+/// Finds `completion_signal=0x%zx` in the rest.
+pub(super) fn signal(mut scan: LineScan<'_>) -> Option<u64> {
+    scan.until("completion_signal=")?;
+    scan.hex().filter(|signal| *signal != 0 && scan.ends())
 }
 
 /// Parses `rptr=N, wptr=N` at the end; `Some(None)`: this version does not print it.
@@ -158,13 +166,17 @@ mod tests {
             id: Some(1),
             shape: Some(shape),
             pointers: None,
+            signal: None,
         };
         assert_eq!(parse(REPORTED), Some(packet));
         let with = format!(
             "{REPORTED}, private_seg_size=0, completion_signal=0x0, correlation_id=7, rptr=9, wptr=11"
         );
-        let pointers = PacketPointers { read: 9, write: 11 };
-        assert_eq!(parse(&with), Some(Packet { pointers: Some(pointers), ..packet }));
+        let pointers = Some(PacketPointers { read: 9, write: 11 });
+        assert_eq!(parse(&with), Some(Packet { pointers, ..packet }));
+        let signals = with.replace("signal=0x0", "signal=0x7f8ad13ff900");
+        let signal = Some(0x7f8a_d13f_f900);
+        assert_eq!(parse(&signals), Some(Packet { pointers, signal, ..packet }));
         let old = REPORTED.strip_prefix("SWq=0x7faf945b8000, ").unwrap().replace("id=1, ", "");
         assert_eq!(parse(&old), Some(Packet { swq: None, id: None, ..packet }));
         let newest = REPORTED

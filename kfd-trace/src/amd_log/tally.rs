@@ -143,7 +143,8 @@ impl Tally {
         }
         let message = Message::parse(text);
         match message {
-            Message::Other => self.lines.other += 1,
+            // The times of single packets are on a timeline.
+            Message::Other | Message::Ran { .. } => self.lines.other += 1,
             Message::Damaged(what) => self.lines.damaged[what as usize] += 1,
             _ => self.lines.read += 1,
         }
@@ -162,7 +163,7 @@ impl Tally {
     fn message(&mut self, prefix: &Prefix, message: Message<'_>) {
         let (pid, time_us) = (prefix.pid, prefix.time_us);
         match message {
-            Message::Other | Message::Damaged(_) => {}
+            Message::Other | Message::Ran { .. } | Message::Damaged(_) => {}
             Message::Packet(packet) => {
                 if packet.shape.is_some() {
                     self.rate(time_us, DISPATCHES);
@@ -171,8 +172,8 @@ impl Tally {
                     self.submitting.filter(|last| (Some(last.0), Some(last.1)) == (pid, prefix.tid));
                 self.queues.packet(pid, time_us, &packet, host_queue.map(|(.., queue)| queue));
             }
-            Message::Command { kind, host_queue } => self.command(prefix, kind, host_queue),
-            Message::Complete { took_us } => self.complete(prefix.time_us, took_us),
+            Message::Command { kind, host_queue, .. } => self.command(prefix, kind, host_queue),
+            Message::Complete { took_us, .. } => self.complete(prefix.time_us, took_us),
             Message::Kernel(name) => self.kernels.count(name),
             Message::QueuePool(pool) => self.pool = Some(pool),
             Message::Birth(birth) => self.queues.birth(pid, time_us, birth),
@@ -184,7 +185,7 @@ impl Tally {
                 self.queues.abort(pid, time_us, address);
             }
             Message::QueueFull => self.queue_full += 1,
-            Message::Copy { engine, bytes } => {
+            Message::Copy { engine, bytes, .. } => {
                 if let Some(copies) = self.copies.at(engine) {
                     copies.count += 1;
                     copies.bytes += u128::from(bytes);

@@ -6,7 +6,7 @@ fn parse(text: &str) -> Message<'_> {
 
 #[test]
 fn commands_before_7_and_since() {
-    let host = |host_queue| Message::Command { kind: b"KernelExecution", host_queue };
+    let host = |host_queue| Message::Command { kind: b"KernelExecution", address: 0xd17_6c10, host_queue };
     assert_eq!(parse("Command (KernelExecution) enqueued: 0xd176c10"), host(None));
     assert_eq!(
         parse("Command (KernelExecution) enqueued: 0xd176c10 to queue: 0xbe00d60"),
@@ -20,9 +20,26 @@ fn commands_before_7_and_since() {
     ] {
         assert_eq!(parse(cut), Message::Damaged(Damaged::Command), "{cut}");
     }
-    assert_eq!(parse("Command 0x10 complete"), Message::Complete { took_us: None });
-    let took = Message::Complete { took_us: Some([30, -20, 10]) };
+    assert_eq!(parse("Command 0x10 complete"), Message::Complete { address: 0x10, took_us: None });
+    let took = Message::Complete { address: 0x10, took_us: Some([30, -20, 10]) };
     assert_eq!(parse("Command 0x10 complete (Wall: 30, CPU: -20, GPU: 10 us)"), took);
+}
+
+#[test]
+fn times_of_the_gpu_are_of_a_signal() {
+    let line = "Signal = (0x7f8ad13ff900), Translated start/end = 5000123 / 5001456, Elapsed = 1333 ns, ticks \
+                start/end = 17 / 18, Ticks elapsed = 1";
+    let (begin_ns, end_ns) = (5_000_123, 5_001_456);
+    assert_eq!(parse(line), Message::Ran { signal: 0x7f8a_d13f_f900, begin_ns, end_ns });
+    for other in [
+        "Signal = (0x1), value",
+        "Signal = (0x1), Translated start/end = 5",
+        "Signal = (0x1), Translated start/end = 5 / 6:4:a",
+    ] {
+        assert_eq!(parse(other), Message::Other, "{other}");
+    }
+    let copy = parse("HSA Async Copy dst=0x1, src=0x2, size=1, wait_event=0x0, completion_signal=0x20");
+    assert_eq!(copy, Message::Copy { engine: None, bytes: 1, signal: Some(0x20) });
 }
 
 #[test]
@@ -45,7 +62,7 @@ fn lives_of_queues() {
 
 #[test]
 fn copies_kernels_and_gpus() {
-    let copy = |engine| Message::Copy { engine, bytes: 4096 };
+    let copy = |engine| Message::Copy { engine, bytes: 4096, signal: None };
     assert_eq!(
         parse("HSA Async Copy on copy_engine=1, dst=0x1, src=0x2, size=4096, wait_event=0x0"),
         copy(Some(1))
