@@ -57,6 +57,17 @@ impl Cli {
                 return Err(command.error(ErrorKind::ArgumentConflict, line));
             }
         }
+        if let Some(("timeline", own)) = matches.subcommand()
+            && own.contains_id("file")
+        {
+            let tracing = TracingOptions::augment_args(clap::Command::new("tracing"));
+            let given = |id: &str| own.value_source(id) == Some(ValueSource::CommandLine);
+            if let Some(misplaced) = tracing.get_arguments().find(|option| given(option.get_id().as_str())) {
+                let option = misplaced.get_long().unwrap_or_default();
+                let line = format!("--{option} is of what is traced with --duration; FILE was traced before");
+                return Err(command.error(ErrorKind::ArgumentConflict, line));
+            }
+        }
         Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
 }

@@ -54,6 +54,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Run(args)) => args.lines.cmdline,
         Some(Command::Ps(args)) => args.cmdline,
         Some(Command::Record(args)) => args.cmdline,
+        Some(Command::Timeline(args)) => args.cmdline,
         Some(_) => false,
     };
     let types = TypesPlaces { file: driver_btf, folder: drivers, refuted: Vec::new() };
@@ -65,10 +66,17 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Record(args)) => record(Some(&args.output))?,
         Some(_) => None,
     };
+    let live = match &command {
+        Some(Command::Timeline(TimelineArgs { duration: Some(_), output, amd_log, .. })) => {
+            Some(timeline::LiveFiles::open(output.as_deref(), amd_log)?)
+        }
+        _ => None,
+    };
     // The daemon does it once it has its ports, `amd-log` once it has its files, `hw` where it reads no copies.
     match &command {
         None => privilege::give_up(&roots, reads(&stream_args.ring))?,
         Some(Command::Record(args)) => privilege::give_up(&roots, reads(&args.ring))?,
+        Some(Command::Timeline(args)) if live.is_some() => privilege::give_up(&roots, reads(&args.ring))?,
         Some(Command::Runlist(_)) => privilege::give_up(&roots, nothing)?,
         Some(Command::Top(TopArgs { recording: Some(_), .. })) => terminal::check("top")?,
         Some(Command::Top(args)) => {
@@ -87,8 +95,16 @@ fn run(cli: Cli) -> Result<u8> {
         None => block_on(trace::run(&stream(roots, stream_args), record)),
         Some(Command::Record(args)) => block_on(trace::run(&recorded(roots, args), record)),
         Some(Command::Replay(args)) => Ok(replay::run(&replayed(args))?),
-        Some(Command::Timeline(TimelineArgs { file, output })) => {
-            Ok(timeline::run(&file, output.as_deref())?)
+        Some(Command::Timeline(args)) => {
+            let (file, output) = (args.file.clone(), args.output.clone());
+            let (options, stream) = timelined(roots, args);
+            match (file, live) {
+                (Some(file), _) => Ok(timeline::run(&file, output.as_deref(), &options)?),
+                (None, Some(files)) => block_on(timeline::run_live(&options, &stream, files)),
+                (None, None) => {
+                    Err(Stop::usage("name a recording, or say how long to trace with --duration").into())
+                }
+            }
         }
         Some(Command::Ps(PsArgs { format, wide, url, .. })) => {
             Ok(ps::run(&roots, &ps::PsOptions { json: format.json, wide, url })?)
@@ -205,6 +221,19 @@ fn recorded(roots: Roots, args: RecordArgs) -> trace::StreamOptions {
     let lines = LineArgs { events: Vec::new(), json: false, cmdline, color: Colour::Never, record: None };
     let options = stream_options(roots, lines, &ring, false);
     trace::StreamOptions { pids, duration, summary_only: true, ..options }
+}
+
+/// What is shown, and what is traced for it where there is no recording.
+fn timelined(roots: Roots, args: TimelineArgs) -> (timeline::TimelineOptions, trace::StreamOptions) {
+    let TimelineArgs { amd_log, duration, events, pids, whose, ns_pid, cmdline, ring, .. } = args;
+    let whose = trace::Whose { ns_pid, ..whose_of(whose) };
+    let lines = LineArgs { events, json: false, cmdline, color: Colour::Never, record: None };
+    let options = stream_options(roots, lines, &ring, false);
+    // Of what is traced now there are no others.
+    let shown = trace::Whose { pids: pids.iter().copied().collect(), ..whose.clone() };
+    let shown = if duration.is_some() { whose.clone() } else { shown };
+    let shown = timeline::TimelineOptions { logs: amd_log, whose: shown, kinds: options.kinds.clone() };
+    (shown, trace::StreamOptions { pids, whose, duration, summary_only: true, ..options })
 }
 
 /// The file of a recording. Before capabilities go: the folder may be another user's.

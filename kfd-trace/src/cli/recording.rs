@@ -62,10 +62,32 @@ pub struct ReplayArgs {
 /// Options of `timeline`.
 #[derive(Args, Clone, Debug)]
 pub struct TimelineArgs {
-    /// The recording, or the folder of a daemon's; `-` is standard input.
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// The trace; what is in it is replaced [default: the recording's name with .pftrace].
+    /// The recording, or the folder of a daemon's; `-` is standard input. Without it, with --duration, what happens now.
+    #[arg(value_name = "FILE", required_unless_present = "duration", conflicts_with = "duration")]
+    pub file: Option<PathBuf>,
+    /// The trace; what is in it is replaced [default: the recording's name with .pftrace, or kfd-trace.pftrace].
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Also show the dispatches, barriers and copies of this log of AMD_LOG_LEVEL, plain or compressed; may be repeated.
+    #[arg(long, value_name = "LOG")]
+    pub amd_log: Vec<PathBuf>,
+    /// Trace for this time, or until Ctrl-C, instead of reading a recording: 10s, 1m30s.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Only this kind of event, beside the lives of processes and queues; may be repeated.
+    #[arg(long = "event", value_name = "KIND", value_parser = kinds())]
+    pub events: Vec<Kind>,
+    /// Only this process (PID on its host); may be repeated.
+    #[arg(long = "pid", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pub pids: Vec<u32>,
+    #[command(flatten)]
+    pub whose: WhoseArgs,
+    /// Only processes with this PID in their own PID namespace (inside of their container).
+    #[arg(long = "ns-pid", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pub ns_pid: Option<u32>,
+    /// With --duration: also show command lines, up to 4096 bytes; they may hold secrets.
+    #[arg(long, conflicts_with = "file")]
+    pub cmdline: bool,
+    #[command(flatten)]
+    pub ring: TracingOptions,
 }

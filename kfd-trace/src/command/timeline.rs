@@ -1,14 +1,22 @@
-//! `kfd-trace timeline`: a recording as a trace for Perfetto.
+//! `kfd-trace timeline`: a recording, or what happens now, as a trace for Perfetto; with logs of AMD_LOG_LEVEL.
+
+mod live;
+mod logs;
+mod output;
 
 use super::replay::source::{BUFFER, Ended, Items, Source, begin};
+use super::trace::{Selection, Whose};
 use crate::recording::{Item, Replay};
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
-use crate::timeline::Timeline;
+use crate::timeline::{Filter, Shown, Timeline};
 use crate::tracer::engine;
-use std::fs::{self, Metadata, OpenOptions};
+use kfd_trace_common::kind::Kind;
+pub use live::{LiveFiles, run as run_live};
+use logs::LogProblem;
+use output::Output;
+use std::collections::BTreeSet;
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Beyond this, Perfetto's page may run out of the memory that a browser gives it.
@@ -18,13 +26,24 @@ const LARGE: u64 = 300 << 20;
 const OTHER_BOOT: &str =
     "its next file was recorded after the machine had started again; make a trace of each file";
 
-/// Writes it. `output`: `-` for standard output; without it, the recording's name with another ending.
+/// What is requested of a timeline.
+#[derive(Clone, Debug, Default)]
+pub struct TimelineOptions {
+    /// Logs of AMD_LOG_LEVEL.
+    pub logs: Vec<PathBuf>,
+    /// Whose events are shown.
+    pub whose: Whose,
+    /// Beside lives; empty for all.
+    pub kinds: BTreeSet<Kind>,
+}
+
+/// Writes the trace of a recording. `output`: `-` for standard output; without it, the recording's name with another
+/// ending.
 ///
 /// # Errors
-/// If it is no recording, or the trace cannot be written. A recording that was cut makes a trace of what it has, and an
-/// error.
-pub fn run(file: &Path, output: Option<&Path>) -> Result<(), Stop> {
-    let named = file.display();
+/// If it is no recording, or the trace cannot be written. A recording that was cut, and a log that cannot be joined, make
+/// a trace of what there is, and an error.
+pub fn run(file: &Path, output: Option<&Path>, options: &TimelineOptions) -> Result<(), Stop> {
     let to = match output {
         Some(path) => path.to_owned(),
         None if file.as_os_str() == "-" => {
@@ -32,44 +51,71 @@ pub fn run(file: &Path, output: Option<&Path>) -> Result<(), Stop> {
         }
         None => file.with_extension("pftrace"),
     };
-    let mut items = Source::open(file)?.items(None).map_err(Stop::failed)?;
-    // Nothing is written over for the sake of what is no recording.
+    options.logs.iter().try_for_each(|log| logs::check(log))?;
+    let source = Source::open(file)?;
+    let mut read = output::files_of(file, &source);
+    read.extend_from_slice(&options.logs);
+    write_trace(options, &file.display().to_string(), source, || Output::open(&to, &read))
+}
+
+/// `output` is called once it is known that there is a recording: nothing is written over for the sake of what is none.
+fn write_trace(
+    options: &TimelineOptions,
+    named: &str,
+    source: Source,
+    output: impl FnOnce() -> Result<Output, Stop>,
+) -> Result<(), Stop> {
+    let mut items = source.items(None).map_err(Stop::failed)?;
     let begin = begin(&mut items).map_err(|error| Stop::failed(format!("{named}: {error}")))?;
-    let out = create(file, &to)?;
+    let output = output()?;
     let mut replay = Replay::new(&begin, engine::wall_clock());
-    let written = write(&mut items, &mut replay, BufWriter::with_capacity(BUFFER, out));
-    let (packets, cut) = match written {
+    let filter = filter(options, begin.selected);
+    let written = output.begin().and_then(|out| {
+        write(&mut items, &mut replay, BufWriter::with_capacity(BUFFER, out), filter, &options.logs)
+    });
+    let (packets, problems) = match written {
         Ok(written) => written,
         // The reader of a pipe has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
-        Err(error) => return Err(Stop::failed(format!("cannot write {}: {error}", to.display()))),
+        Err(error) => {
+            return Err(Stop::failed(format!("cannot write {}: {error}", output.path.display())));
+        }
     };
-    if to.as_os_str() != "-" {
-        report(&to, packets);
+    if !output.is_stdout() {
+        report(&output.path, packets);
     }
-    match cut {
-        None => Ok(()),
-        Some(why) => Err(Stop::failed(format!("{named}: {why}; what came before is in the trace"))),
-    }
+    let problems: Vec<String> = problems
+        .into_iter()
+        .map(|problem| match problem {
+            Problem::Cut(why) => format!("{named}: {why}; what came before is in the trace"),
+            Problem::Log(line) => line,
+        })
+        .collect();
+    let Some((last, others)) = problems.split_last() else { return Ok(()) };
+    others.iter().for_each(say);
+    Err(Stop::failed(last))
 }
 
-/// Opens the trace. It shows as much as the recording does, and is its owner's alone, too.
-fn create(file: &Path, to: &Path) -> Result<Box<dyn Write>, Stop> {
-    if to.as_os_str() == "-" {
-        return Ok(Box::new(io::stdout().lock()));
-    }
-    let same = |one: Metadata, other: Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
-    if fs::metadata(file).ok().zip(fs::metadata(to).ok()).is_some_and(|(one, other)| same(one, other)) {
-        return Err(Stop::usage(format!("{} is the recording: choose another --output", to.display())));
-    }
-    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(to);
-    let out = opened.map_err(|error| Stop::failed(format!("cannot write {}: {error}", to.display())))?;
-    Ok(Box::new(out))
+/// Why a trace is not all that was requested.
+enum Problem {
+    /// Why the recording is not whole.
+    Cut(String),
+    /// One line.
+    Log(String),
 }
 
-/// Returns how many packets were written, and why the recording is not whole, if it is not.
-fn write(items: &mut Items, replay: &mut Replay, out: impl Write) -> io::Result<(u64, Option<String>)> {
+/// Returns how many packets were written.
+fn write(
+    items: &mut Items,
+    replay: &mut Replay,
+    out: impl Write,
+    filter: Option<Box<Filter>>,
+    logs: &[PathBuf],
+) -> io::Result<(u64, Vec<Problem>)> {
     let mut timeline = Timeline::new(out)?;
+    if let Some(filter) = filter {
+        timeline.choose(filter);
+    }
     let mut ended = Ended::without_end();
     for item in items {
         match item {
@@ -84,14 +130,41 @@ fn write(items: &mut Items, replay: &mut Replay, out: impl Write) -> io::Result<
             Err(error) => ended = Ended::Early(error.to_string()),
         }
     }
-    let cut = match ended {
-        Ended::Whole | Ended::Lacking(_) => None,
-        Ended::Early(why) => Some(why),
+    let mut problems = match ended {
+        Ended::Whole | Ended::Lacking(_) => Vec::new(),
+        Ended::Early(why) => vec![Problem::Cut(why)],
     };
-    Ok((timeline.finish(replay)?, cut))
+    timeline.settle(replay)?;
+    for log in logs {
+        match logs::add(&mut timeline, log) {
+            Ok(()) => {}
+            Err(LogProblem::Output(error)) => return Err(error),
+            Err(LogProblem::Log(line)) => problems.push(Problem::Log(line)),
+        }
+    }
+    Ok((timeline.finish()?, problems))
 }
 
-fn report(to: &PathBuf, packets: u64) {
+/// `None`: all is shown. `processes`: single ones were recorded.
+fn filter(options: &TimelineOptions, processes: bool) -> Option<Box<Filter>> {
+    let TimelineOptions { whose, kinds, .. } = options.clone();
+    if whose.is_all() && kinds.is_empty() {
+        return None;
+    }
+    let all = BTreeSet::new();
+    Some(Box::new(move |event, change, state| {
+        let chosen = Selection { kinds: &all, on_request: true, processes, whose: &whose };
+        if !chosen.shows(event, change, state) {
+            Shown::Nothing
+        } else if kinds.is_empty() || kinds.contains(&event.body.kind()) {
+            Shown::All
+        } else {
+            Shown::Lives
+        }
+    }))
+}
+
+fn report(to: &Path, packets: u64) {
     let bytes = std::fs::metadata(to).map_or(0, |file| file.len());
     say(format_args!(
         "{}: {packets} packets, {bytes} bytes; open it at https://ui.perfetto.dev",

@@ -59,6 +59,15 @@ pub async fn run(options: &StreamOptions, record: Option<File>) -> Result<(), St
     stream(options, Stdout::new(), None, record, signals).await.map(drop)
 }
 
+/// The same, into a file alone: `out` gets what `options` still asks for.
+///
+/// # Errors
+/// One line and an exit code.
+pub async fn record(options: &StreamOptions, out: Stdout, file: File) -> Result<(), Stop> {
+    let signals = Signals::new().map_err(Stop::failed)?;
+    stream(options, Ok(out), None, Some(file), signals).await.map(drop)
+}
+
 /// The same, of a command that waits, until it has ended. Returns its exit code.
 ///
 /// # Errors

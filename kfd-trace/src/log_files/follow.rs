@@ -12,7 +12,7 @@ use std::thread::sleep;
 pub(super) fn read(sources: &mut [LogSource], tally: &mut Tally, end: &EndFlag, bar: &Bar) {
     loop {
         for source in sources.iter_mut() {
-            while !end.is_set() && source.read_some(tally, bar) {}
+            while !end.is_set() && source.read_some(&mut |line| tally.line(line), bar) {}
             if let Err(error) = renew(source) {
                 log::debug!("{}: {error}", source.path.display());
             }

@@ -2,8 +2,9 @@
 
 use super::bar::{Bar, INTERVAL};
 use super::compressed::Compression;
+use crate::amd_log::Lines;
+use crate::amd_log::lines::LogLine;
 use crate::amd_log::report::LogInput;
-use crate::amd_log::{Lines, Tally};
 use crate::runtime::exit::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
@@ -111,8 +112,8 @@ impl LogSource {
     }
 
     /// Reads to the end, or until a signal.
-    pub(super) fn read_all(&mut self, tally: &mut Tally, end: &EndFlag, bar: &Bar) {
-        while self.read_some(tally, bar) {
+    pub(super) fn read_all(&mut self, each: &mut dyn FnMut(LogLine<'_>), end: &EndFlag, bar: &Bar) {
+        while self.read_some(each, bar) {
             if end.is_set() {
                 self.input.problem = Some("a signal ended the reading".to_owned());
                 return;
@@ -121,7 +122,7 @@ impl LogSource {
     }
 
     /// Reads the next bytes, or waits a moment for them; `false` at the end.
-    pub(super) fn read_some(&mut self, tally: &mut Tally, bar: &Bar) -> bool {
+    pub(super) fn read_some(&mut self, each: &mut dyn FnMut(LogLine<'_>), bar: &Bar) -> bool {
         if self.pipe.as_ref().is_some_and(|pipe| !has_bytes(pipe)) {
             return true;
         }
@@ -130,7 +131,7 @@ impl LogSource {
             Ok(count) => {
                 self.input.bytes += count as u64;
                 bar.read(count as u64);
-                self.lines.push(&self.chunk[..count], |line| tally.line(line));
+                self.lines.push(&self.chunk[..count], each);
                 true
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => true,

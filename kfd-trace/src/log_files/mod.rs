@@ -1,7 +1,8 @@
 //! Logs of AMD_LOG_LEVEL as files: plain or compressed, from a pipe, growing; and recorded queues to join
-//! with. Out: lines, counted by a [`Tally`].
+//! with. Out: lines, counted by a [`Tally`] or taken one by one.
 
 use crate::amd_log::Tally;
+use crate::amd_log::lines::LogLine;
 
 mod bar;
 mod compressed;
@@ -19,6 +20,11 @@ pub(crate) fn read(sources: &mut [LogSource], tally: &mut Tally, end: &EndFlag, 
         return follow::read(sources, tally, end, bar);
     }
     for source in sources {
-        source.read_all(tally, end, bar);
+        source.read_all(&mut |line| tally.line(line), end, bar);
     }
+}
+
+/// Reads a source to its end, line by line.
+pub(crate) fn read_lines(source: &mut LogSource, bar: &Bar, each: &mut dyn FnMut(LogLine<'_>)) {
+    source.read_all(each, &EndFlag::default(), bar);
 }

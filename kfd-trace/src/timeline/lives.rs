@@ -1,13 +1,14 @@
 //! Which track an event is on, and what begins and ends there.
 
 use super::gpus::Gpus;
+use super::known::{Known, KnownProcess};
 use super::packets::{Packets, Track, TrackKind};
 use super::proto::Kind;
+use super::tracks::ProcessTracks;
 use super::words::{about, short};
 use crate::model::event::{Body, Event, IoctlCall, Outcome};
-use crate::model::pointers::Pointers;
 use crate::recording::{Item, Line, Replay, STEP_NS};
-use crate::state::{Change, Input, ProcessKey, Queue, Sample};
+use crate::state::{Change, Input, ProcessKey, State};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,46 +16,47 @@ use std::io::{self, Write};
 
 /// A recording as a trace.
 pub struct Timeline<W> {
-    packets: Packets<W>,
-    processes: BTreeMap<ProcessKey, ProcessTracks>,
-    gpus: Gpus,
+    pub(super) packets: Packets<W>,
+    pub(super) processes: BTreeMap<ProcessKey, ProcessTracks>,
+    pub(super) gpus: Gpus,
     /// Of callers that are no KFD processes.
     others: Option<Track>,
     /// The last snapshot of the clocks: the offsets to CLOCK_MONOTONIC.
     offsets: Option<(i64, i64)>,
+    pub(super) known: Known,
+    filter: Option<Box<Filter>>,
 }
 
-/// Tracks of a process; each is made when something is on it.
-struct ProcessTracks {
-    own: Track,
-    pid: Option<u32>,
-    alive: bool,
-    queues: BTreeMap<u32, QueueTracks>,
-    /// By gpu_id: the track, and whether it is evicted now.
-    evicted: BTreeMap<Option<u32>, (Track, bool)>,
-    /// By tid.
-    threads: BTreeMap<u32, Track>,
+/// What is shown of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    All,
+    /// That a process or a queue begins or ends with it.
+    Lives,
+    Nothing,
 }
 
-struct QueueTracks {
-    own: Track,
-    gpu_id: Option<u32>,
-    alive: bool,
-    /// Retired per second, and the backlog.
-    counters: Option<(Track, Track)>,
-}
+/// Chooses by an event, what it changed, and the state after it.
+pub type Filter = dyn Fn(&Event, &Change, &State) -> Shown;
 
 impl<W: Write> Timeline<W> {
     /// # Errors
     /// Those of `out`, as of all below.
     pub fn new(out: W) -> io::Result<Self> {
         let (processes, gpus) = (BTreeMap::new(), Gpus::default());
-        Ok(Timeline { packets: Packets::new(out)?, processes, gpus, others: None, offsets: None })
+        let (packets, known) = (Packets::new(out)?, Known::default());
+        Ok(Timeline { packets, processes, gpus, others: None, offsets: None, known, filter: None })
+    }
+
+    /// Shows only what the filter chooses. To be called before the first item.
+    pub fn choose(&mut self, filter: Box<Filter>) {
+        self.filter = Some(filter);
     }
 
     /// Takes the next item.
     pub fn take(&mut self, item: Item, replay: &mut Replay) -> io::Result<()> {
         let starts_anew = matches!(item, Item::Input(Input::Anew));
+        self.known.covers(replay.now_ns);
         let samples = match &item {
             Item::Input(Input::Sampled(samples)) => samples.clone(),
             _ => Vec::new(),
@@ -73,9 +75,24 @@ impl<W: Write> Timeline<W> {
         samples.iter().try_for_each(|sample| self.sample(sample, replay))
     }
 
-    /// To be called after the last item; returns how many packets were written.
-    pub fn finish(mut self, replay: &mut Replay) -> io::Result<u64> {
+    /// To be called after the last item, and before logs are placed.
+    pub fn settle(&mut self, replay: &mut Replay) -> io::Result<()> {
         replay.settle(&mut |replay, line| self.line(replay, line))?;
+        self.known.covers(replay.now_ns);
+        for (key, process) in &self.processes {
+            let row = replay.state.process(*key);
+            self.known.process_is(process.known, row);
+            for (id, queue) in &process.queues {
+                let row = row.and_then(|row| row.queues.get(id)).filter(|_| queue.alive);
+                self.known.queue_is(queue.known, row);
+            }
+        }
+        self.known.index();
+        Ok(())
+    }
+
+    /// To be called last; returns how many packets were written.
+    pub fn finish(mut self) -> io::Result<u64> {
         self.packets.finish()?;
         Ok(self.packets.written)
     }
@@ -85,6 +102,7 @@ impl<W: Write> Timeline<W> {
         let differs = |(wall, boot): (i64, i64)| apart(wall, offsets.0) || apart(boot, offsets.1);
         if self.offsets.is_none_or(differs) {
             self.offsets = Some(offsets);
+            self.known.boot(mono_ns, offsets.1);
             let at = |offset| mono_ns.saturating_add_signed(offset);
             self.packets.clocks(mono_ns, at(offsets.0), at(offsets.1))?;
         }
@@ -112,9 +130,10 @@ impl<W: Write> Timeline<W> {
     }
 
     fn event(&mut self, replay: &Replay, event: &Event, change: &Change) -> io::Result<()> {
+        let shown = self.filter.as_ref().map_or(Shown::All, |filter| filter(event, change, &replay.state));
         let about = about(replay, event, change);
         let (at_ns, kind) = (event.mono_ns, event.body.kind().name());
-        if let Some(key) = change.process {
+        if let Some(key) = change.process.filter(|_| shown != Shown::Nothing) {
             self.process(replay, key, at_ns)?;
         }
         // First: the queue that ends may be one whose id is given to the queue that begins, as its own end was not seen.
@@ -122,10 +141,12 @@ impl<W: Write> Timeline<W> {
             self.queue_ends(replay, change, queue, at_ns, &about)?;
         }
         match &event.body {
-            Body::Ioctl(call) => self.ioctl(replay, event, change, call, &about)?,
+            _ if shown == Shown::Nothing => {}
             Body::QueueCreate(_) | Body::QueueDestroyFailed { .. } => {
                 self.queue_begins(replay, event, change, &about)?;
             }
+            _ if shown == Shown::Lives => {}
+            Body::Ioctl(call) => self.ioctl(replay, event, change, call, &about)?,
             Body::Evict(_) | Body::Restore(_) => self.evicted(replay, event, change, &about)?,
             Body::Preempt(_) | Body::MesQueue(_) | Body::Runlist(_) => {
                 self.gpus.scheduled(&mut self.packets, replay, event, &about)?;
@@ -147,7 +168,12 @@ impl<W: Write> Timeline<W> {
     }
 
     /// The track of a process, whose life begins where it is met first.
-    fn process(&mut self, replay: &Replay, key: ProcessKey, at_ns: u64) -> io::Result<&mut ProcessTracks> {
+    pub(super) fn process(
+        &mut self,
+        replay: &Replay,
+        key: ProcessKey,
+        at_ns: u64,
+    ) -> io::Result<&mut ProcessTracks> {
         if !self.processes.contains_key(&key)
             && let Some(before) = self.known_as(replay, key)
             && let Some(tracks) = self.processes.remove(&before)
@@ -164,8 +190,10 @@ impl<W: Write> Timeline<W> {
         let start_ns = row.and_then(|row| row.start_boottime_ns);
         let own = self.packets.track(comm.clone(), None, &TrackKind::Process { pid, start_ns })?;
         self.packets.event(Kind::SliceBegin, own, at_ns, Some(("process", &comm)), None)?;
+        let known = self.known.add_process(KnownProcess { track: own, pid, ns_pid: None, ended_ns: None });
+        self.known.process_is(known, row);
         let (queues, evicted, threads) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Ok(place.insert(ProcessTracks { own, pid, alive: true, queues, evicted, threads }))
+        Ok(place.insert(ProcessTracks { own, pid, alive: true, known, queues, evicted, threads }))
     }
 
     /// The key under which a process was known that has got its number since, as `State` gives it one.
@@ -180,7 +208,7 @@ impl<W: Write> Timeline<W> {
         before.map(|(before, _)| *before)
     }
 
-    fn owner(&mut self, replay: &Replay, change: &Change, at_ns: u64) -> io::Result<Track> {
+    pub(super) fn owner(&mut self, replay: &Replay, change: &Change, at_ns: u64) -> io::Result<Track> {
         match change.process {
             Some(key) => Ok(self.process(replay, key, at_ns)?.own),
             None => self.others(),
@@ -239,77 +267,6 @@ impl<W: Write> Timeline<W> {
         }
     }
 
-    /// Also where a failed destroy leaves it.
-    fn queue_begins(
-        &mut self,
-        replay: &Replay,
-        event: &Event,
-        change: &Change,
-        about: &Value,
-    ) -> io::Result<()> {
-        let id = match &event.body {
-            Body::QueueCreate(facts) => facts.queue_id,
-            Body::QueueDestroyFailed { queue_id, .. } => Some(*queue_id),
-            _ => None,
-        };
-        let (Some(key), Some(id)) = (change.process, id) else {
-            let track = self.owner(replay, change, event.mono_ns)?;
-            let name = event.body.kind().name();
-            return self.packets.event(
-                Kind::Instant,
-                track,
-                event.mono_ns,
-                Some(("queue", name)),
-                Some(about),
-            );
-        };
-        let (at_ns, process) = (event.mono_ns, self.process(replay, key, event.mono_ns)?);
-        let (parent, known) = (process.own, process.queues.get(&id).map(|queue| (queue.own, queue.alive)));
-        let (own, alive) = match known {
-            Some(known) => known,
-            None => (self.packets.track(format!("queue {id}"), Some(parent), &TrackKind::Slices)?, false),
-        };
-        if alive {
-            return self.packets.event(
-                Kind::Instant,
-                own,
-                at_ns,
-                Some(("queue", event.body.kind().name())),
-                Some(about),
-            );
-        }
-        let queue = replay.state.process(key).and_then(|row| row.queues.get(&id));
-        let gpu_id = queue.and_then(|queue| queue.facts.gpu_id).or(event.body.gpu_id());
-        let kind = queue.map_or("queue", |queue| queue.label().type_name());
-        let name = format!("{} {kind}", short(replay, gpu_id));
-        self.packets.event(Kind::SliceBegin, own, at_ns, Some(("queue", &name)), Some(about))?;
-        let counters = self.process(replay, key, at_ns)?.queues.remove(&id).and_then(|queue| queue.counters);
-        let tracks = QueueTracks { own, gpu_id, alive: true, counters };
-        self.process(replay, key, at_ns)?.queues.insert(id, tracks);
-        self.gpus.count(&mut self.packets, replay, gpu_id, at_ns, 1)
-    }
-
-    fn queue_ends(
-        &mut self,
-        replay: &Replay,
-        change: &Change,
-        queue: &Queue,
-        at_ns: u64,
-        about: &Value,
-    ) -> io::Result<()> {
-        // An event that ends a process ends its queues; it may be another process than the event's own.
-        for key in [change.process, change.released].into_iter().flatten() {
-            let tracks =
-                self.processes.get_mut(&key).and_then(|process| process.queues.get_mut(&queue.queue_id));
-            let Some(tracks) = tracks.filter(|tracks| tracks.alive) else { continue };
-            tracks.alive = false;
-            let (own, gpu_id) = (tracks.own, tracks.gpu_id);
-            self.packets.event(Kind::SliceEnd, own, at_ns, None, Some(about))?;
-            return self.gpus.count(&mut self.packets, replay, gpu_id, at_ns, -1);
-        }
-        Ok(())
-    }
-
     /// Evicted or restored.
     fn evicted(&mut self, replay: &Replay, event: &Event, change: &Change, about: &Value) -> io::Result<()> {
         let (at_ns, gpu_id, Some(key)) = (event.mono_ns, event.body.gpu_id(), change.process) else {
@@ -341,6 +298,7 @@ impl<W: Write> Timeline<W> {
             return Ok(());
         };
         process.alive = false;
+        self.known.process_ends(process.known, at_ns);
         for (track, is_evicted) in process.evicted.values_mut().filter(|(_, is_evicted)| *is_evicted) {
             *is_evicted = false;
             self.packets.event(Kind::SliceEnd, *track, at_ns, None, None)?;
@@ -352,6 +310,7 @@ impl<W: Write> Timeline<W> {
     fn all_ends(&mut self, at_ns: u64) -> io::Result<()> {
         for queue in self.processes.values_mut().flat_map(|process| process.queues.values_mut()) {
             if std::mem::take(&mut queue.alive) {
+                self.known.queue_ends(queue.known, at_ns);
                 self.packets.event(Kind::SliceEnd, queue.own, at_ns, None, None)?;
             }
         }
@@ -359,34 +318,5 @@ impl<W: Write> Timeline<W> {
         keys.into_iter().try_for_each(|key| self.process_ends(key, at_ns))?;
         self.processes.clear();
         self.gpus.all_ends(&mut self.packets, at_ns)
-    }
-
-    fn sample(&mut self, sample: &Sample, replay: &Replay) -> io::Result<()> {
-        let queue = replay.state.process(sample.key).and_then(|row| row.queues.get(&sample.queue_id));
-        let measured = queue
-            .and_then(|queue| Some((queue.activity.last()?, Pointers::of(&queue.facts).ok()?.unit.name())));
-        let Some((measured, unit)) = measured.filter(|_| sample.reading.is_ok()) else { return Ok(()) };
-        let tracks = self.processes.get(&sample.key).and_then(|process| process.queues.get(&sample.queue_id));
-        let Some(QueueTracks { own, counters, .. }) = tracks else { return Ok(()) };
-        let (own, id) = (*own, sample.queue_id);
-        let (rate, backlog) = match *counters {
-            Some(known) => known,
-            None => {
-                let mut counter = |name: &str| {
-                    self.packets.track(format!("queue {id} {name}"), Some(own), &TrackKind::Counter { unit })
-                };
-                (counter("per second")?, counter("backlog")?)
-            }
-        };
-        let process = self.processes.get_mut(&sample.key);
-        if let Some(queue) = process.and_then(|process| process.queues.get_mut(&id)) {
-            queue.counters = Some((rate, backlog));
-        }
-        if let Some(per_second) = measured.rate {
-            self.packets.count(rate, sample.at_ns, per_second.retired)?;
-        }
-        #[expect(clippy::cast_precision_loss, reason = "a figure to look at")]
-        let waiting = measured.counts.backlog() as f64;
-        self.packets.count(backlog, sample.at_ns, waiting)
     }
 }

@@ -13,6 +13,9 @@ use crate::state::{Input, ProcessKey, ReadTimes, Sample, Source, StateLimits};
 use prost::Message as _;
 use std::collections::BTreeMap;
 
+mod filter;
+mod logs;
+
 const GPU: Option<u32> = Some(58270);
 
 /// A trace; `Trace` itself has nothing but its packets.
@@ -27,6 +30,11 @@ fn trace(inputs: Vec<Input>) -> Vec<TracePacket> {
 }
 
 fn trace_of(items: Vec<Item>) -> Vec<TracePacket> {
+    written(items, |_| {})
+}
+
+/// `also` is called after the last item.
+fn written(items: Vec<Item>, also: impl FnOnce(&mut Timeline<&mut Vec<u8>>)) -> Vec<TracePacket> {
     let begin = Begin::new(Machine::default(), StateLimits::default());
     let mut replay = Replay::new(&begin, clock());
     let mut bytes = Vec::new();
@@ -36,7 +44,9 @@ fn trace_of(items: Vec<Item>) -> Vec<TracePacket> {
     for item in first.into_iter().chain(items) {
         timeline.take(item, &mut replay).expect("memory");
     }
-    let written = timeline.finish(&mut replay).expect("memory");
+    timeline.settle(&mut replay).expect("memory");
+    also(&mut timeline);
+    let written = timeline.finish().expect("memory");
     let trace = Trace::decode(&bytes[..]).expect("a trace");
     assert_eq!(trace.packet.len() as u64, written);
     trace.packet

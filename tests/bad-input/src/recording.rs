@@ -2,6 +2,7 @@
 
 use crate::allocation::{Bound, within};
 use crate::shown;
+use kfd_trace::amd_log::lines::LogLine;
 use kfd_trace::events::undecoded::Undecoded;
 use kfd_trace::recording::{Begin, Item, Line, Machine, ReadError, Reader, Replay, compress};
 use kfd_trace::state::{History, StateLimits};
@@ -37,10 +38,38 @@ pub fn read(input: &[u8]) -> (usize, bool) {
         timeline.take(item.clone(), &mut again).expect("a sink");
     }
     replay.settle(show).expect("nothing fails");
-    timeline.finish(&mut again).expect("a sink");
+    timeline.settle(&mut again).expect("a sink");
+    log(&mut timeline, input);
+    timeline.finish().expect("a sink");
     shown::world(&replay.state, &History::default(), &replay.topology, &[], &Undecoded::default());
     (all.len(), refused)
 }
+
+/// Reads the bytes as a log whose first packet is of a queue of the recording, if that has one.
+fn log(timeline: &mut Timeline<io::Sink>, input: &[u8]) {
+    let each = |take: &mut dyn FnMut(LogLine<'_>)| {
+        [JOINED.as_bytes(), input]
+            .concat()
+            .split(|byte| *byte == b'\n')
+            .for_each(|line| take(LogLine::Whole(line)));
+    };
+    let mut survey = timeline.survey("a.log".to_owned());
+    each(&mut |line| survey.line(line));
+    match survey.finish() {
+        Err(why) => shown::line(&why),
+        Ok(plan) => {
+            let mut placer = timeline.place(plan);
+            each(&mut |line| placer.line(line).expect("a sink"));
+            placer.finish().expect("a sink").lines().iter().for_each(|line| shown::line(line));
+        }
+    }
+}
+
+/// Of the queue that is in the samples of recordings; in the second line, with times of the GPU.
+const JOINED: &str = "\
+:4:a.cpp:1: 50 us: [pid:7 tid: 0x1] SWq=0x7faf945b8000, HWq=0x7fad66c00000, id=1, Dispatch Header = 0xb02 (type=2), grid=[1, 1, 1], workgroup=[1, 1, 1], completion_signal=0x50, rptr=0, wptr=0
+:4:a.cpp:1: 90 us: [pid:7 tid: 0x1] Signal = (0x50), Translated start/end = 60000 / 70000, Elapsed
+";
 
 fn items(what: &str, bytes: &[u8]) -> (Vec<Item>, bool) {
     let mut refused = None;

@@ -25,7 +25,7 @@ pub struct Whose {
 
 impl Whose {
     /// Whether every process is shown.
-    pub(super) fn is_all(&self) -> bool {
+    pub(in crate::command) fn is_all(&self) -> bool {
         *self == Whose::default()
     }
 

@@ -25,6 +25,12 @@ impl Folder {
         Ok(Folder { files })
     }
 
+    /// Its files, in their order.
+    #[must_use]
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
     /// How each file begins, with its place; without those of which nothing can be read.
     fn begins(&self) -> impl Iterator<Item = (usize, Begin)> {
         let begin = |path: &PathBuf| match reader(path).ok()?.next() {
