@@ -18,6 +18,7 @@ mod refused;
 mod run;
 mod script;
 mod short_lived;
+mod timeline;
 mod top;
 mod tracepoints;
 mod usual;
