@@ -150,8 +150,13 @@ mod tests {
     #[test]
     fn what_contradicts_its_own_lines_is_not_joined_and_spoils_nothing() {
         use WorkClock::Signal;
-        let works = [work(Signal, 1000, 1100, 10, 20), work(Signal, 2000, 2100, 1000, 1200)];
-        assert_eq!(joined(&works), [bounds(990, 1081), None]);
+        let works = [
+            work(Signal, 1000, 1100, 10, 20),
+            // It would have run for longer than its lines are apart.
+            work(Signal, 2000, 2100, 1000, 1200),
+            work(Signal, 3000, 3090, 2010, 2020),
+        ];
+        assert_eq!(joined(&works), [bounds(990, 1071), None, bounds(990, 1071)]);
     }
 
     #[test]

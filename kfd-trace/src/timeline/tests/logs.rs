@@ -233,12 +233,11 @@ fn the_creation_of_a_queue_bounds_the_clock_from_both_sides() {
 
 #[test]
 fn a_line_in_the_microsecond_of_a_queues_begin_or_end_is_within_its_life() {
-    for at_us in [1_000, 9_000] {
-        let (added, _) = joined(&[line(at_us, &dispatch("0x0"))]);
-        assert!(
-            added.iter().any(|line| line.contains("train/queue 3/AMD log: submitted")),
-            "{at_us}: {added:?}"
-        );
+    let inputs = [at(500_000, seen(false)), at(1_000_700, create(3)), at(9_000_200, destroy(3))];
+    let items: Vec<Item> = inputs.into_iter().map(Item::Input).collect();
+    for (at_us, within) in [(999, false), (1_000, true), (9_000, true), (9_001, false)] {
+        let (_, report) = joined_with(items.clone(), &[line(at_us, &dispatch("0x0"))]);
+        assert_eq!(report.is_ok(), within, "{at_us}: {report:?}");
     }
 }
 
