@@ -13,6 +13,7 @@ use cdp::Browser;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt as _;
@@ -58,9 +59,9 @@ pub(crate) fn browser(args: &Args) -> Result<()> {
     setup::browser()?;
     let _server = Server::start()?;
     let mut browser = Browser::start()?;
-    let mut wrong = looked_at(&mut browser)?;
+    let mut wrong: Vec<Fault> = looked_at(&mut browser)?;
     wrong.extend(use_it::all(&mut browser)?);
-    for line in &wrong {
+    for line in summary(&wrong) {
         note(line);
     }
     if args.measure {
@@ -70,6 +71,23 @@ pub(crate) fn browser(args: &Args) -> Result<()> {
         bail!("faults of the page: {}, see above", wrong.len());
     }
     Ok(())
+}
+
+/// Where, and what is wrong there.
+type Fault = (String, String);
+
+/// Each fault once: most are those of many pages.
+fn summary(faults: &[Fault]) -> Vec<String> {
+    let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (place, what) in faults {
+        places.entry(what).or_default().push(place);
+    }
+    let line = |(what, places): (&&str, &Vec<&str>)| match places.as_slice() {
+        [place] => format!("{place}: {what}"),
+        [place, others @ ..] => format!("{place}, and {} more: {what}", others.len()),
+        [] => (*what).to_owned(),
+    };
+    places.iter().map(line).collect()
 }
 
 /// The sample pages, for as long as this lives.
@@ -111,7 +129,7 @@ fn url(port: u16, path: &str) -> String {
 }
 
 /// Every page, in every look: what is wrong with it.
-fn looked_at(browser: &mut Browser) -> Result<Vec<String>> {
+fn looked_at(browser: &mut Browser) -> Result<Vec<Fault>> {
     let places = (EMPTY..=MOVING).map(|port| (port, "/")).chain([
         (EMPTY + 2, "/process?pid=4000"),
         (EMPTY + 2, "/queue?pid=4000&queue=1"),
@@ -133,8 +151,9 @@ fn looked_at(browser: &mut Browser) -> Result<Vec<String>> {
             let found = browser.value(include_str!("audit.js"))?;
             let lines = found.as_array().into_iter().flatten().filter_map(Value::as_str);
             let place = format!("{port}{path}, {scheme}, {name}");
-            wrong.extend(lines.map(|line| format!("{place}: {line}")));
-            wrong.extend(complaints(browser).into_iter().map(|line| format!("{place}: {line}")));
+            let said = complaints(browser);
+            let lines = lines.map(str::to_owned).chain(said);
+            wrong.extend(lines.map(|line| (place.clone(), line)));
             if path == "/" || port == MOVING || scheme == "light" && name == "desk" {
                 let file = path.trim_matches('/').replace(['?', '=', '&', ':'], "-");
                 picture(browser, &format!("{port}-{file}-{scheme}-{name}"))?;

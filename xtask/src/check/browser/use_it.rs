@@ -1,14 +1,14 @@
 //! The page as it is used: followed, paused, filtered, sorted, taken into the past; with and without its script.
 
 use super::cdp::Browser;
-use super::{DESK, EMPTY, MOVING, TLS, USER, complaints, look, picture, url};
+use super::{DESK, EMPTY, Fault, MOVING, TLS, USER, complaints, look, picture, url};
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// Each of these alone; what is wrong: lines.
-pub(super) fn all(browser: &mut Browser) -> Result<Vec<String>> {
+/// Each of these alone.
+pub(super) fn all(browser: &mut Browser) -> Result<Vec<Fault>> {
     look(browser, "light", DESK)?;
     let mut wrong = Vec::new();
     for (name, used) in [
@@ -20,9 +20,9 @@ pub(super) fn all(browser: &mut Browser) -> Result<Vec<String>> {
         ("a password and TLS", guarded),
     ] {
         if let Err(error) = used(browser) {
-            wrong.push(format!("{name}: {error:#}"));
+            wrong.push((name.to_owned(), format!("{error:#}")));
         }
-        wrong.extend(complaints(browser).into_iter().map(|line| format!("{name}: {line}")));
+        wrong.extend(complaints(browser).into_iter().map(|line| (name.to_owned(), line)));
     }
     Ok(wrong)
 }
