@@ -2,6 +2,7 @@
 //! process of its own that it has ([`web_process`]).
 
 mod answer;
+pub(crate) mod certificate;
 mod documents;
 mod negotiate;
 pub mod router;

@@ -4,14 +4,15 @@ mod algorithms;
 mod clients;
 
 use super::config::{ClientAuth, Pem, Tls};
+use crate::serve::certificate::certificates;
 use algorithms::Algorithms;
 use clients::{ClientVerifier, Trust};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 pub(super) const H2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
@@ -71,16 +72,6 @@ pub(super) fn server_config(
     config.ignore_client_order = tls.prefer_server;
     config.alpn_protocols = if http2 { vec![H2.to_vec(), HTTP1.to_vec()] } else { vec![HTTP1.to_vec()] };
     Ok((config, notes))
-}
-
-fn certificates(place: &str, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(bytes)
-        .collect::<Result<_, _>>()
-        .map_err(|error| format!("{place}: {error}"))?;
-    if certificates.is_empty() {
-        return Err(format!("{place} has no certificate in PEM"));
-    }
-    Ok(certificates)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! In: `client_auth_type`, the authorities, the allowed names. Out: rustls's verifier. That a client has the certificate's key is
 //! verified in each case; who signed it only where the type says so.
 
+use crate::serve::certificate::{Side, is_valid, may_sign, parsed};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,11 +17,7 @@ use tokio_rustls::rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use tokio_rustls::rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
 };
-use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
-use x509_parser::prelude::FromDer as _;
-use x509_parser::time::ASN1Time;
-use x509_parser::x509::X509Version;
 
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
@@ -110,7 +107,8 @@ impl ClientCertVerifier for ClientVerifier {
                     Some(authorities) => authorities.verify_client_cert(end_entity, intermediates, now),
                     None => Err(CertificateError::UnknownIssuer.into()),
                 };
-                let is_own = || own.iter().any(|own| own == end_entity) && is_valid_client(end_entity, now);
+                let is_own =
+                    || own.iter().any(|own| own == end_entity) && is_valid(end_entity, Side::Client, now);
                 verified.map(drop).or_else(|error| if is_own() { Ok(()) } else { Err(error) })?;
             }
         }
@@ -141,39 +139,6 @@ impl ClientCertVerifier for ClientVerifier {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
     }
-}
-
-/// `None`: it is no certificate.
-fn parsed<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
-    let (rest, certificate) = X509Certificate::from_der(der).ok()?;
-    rest.is_empty().then_some(certificate)
-}
-
-/// Whether it may sign others. `None`: it is no certificate.
-fn may_sign(der: &CertificateDer<'_>) -> Option<bool> {
-    let certificate = parsed(der)?;
-    let is_authority = match certificate.basic_constraints().ok()? {
-        Some(constraints) => constraints.value.ca,
-        None => certificate.version() != X509Version::V3,
-    };
-    let usage = certificate.key_usage().ok()?;
-    Some(is_authority && usage.is_none_or(|usage| usage.value.key_cert_sign()))
-}
-
-/// Whether a client may use it now, whoever signed it.
-fn is_valid_client(der: &CertificateDer<'_>, now: UnixTime) -> bool {
-    let Some(certificate) = parsed(der) else { return false };
-    let now = i64::try_from(now.as_secs()).ok().and_then(|now| ASN1Time::from_timestamp(now).ok());
-    let in_time = now.is_some_and(|now| certificate.validity().is_valid_at(now));
-    // An error: it is there twice.
-    let for_clients = certificate
-        .extended_key_usage()
-        .is_ok_and(|usage| usage.is_none_or(|usage| usage.value.any || usage.value.client_auth));
-    let understood = certificate
-        .extensions()
-        .iter()
-        .all(|extension| !extension.critical || !extension.parsed_extension().unsupported());
-    in_time && for_clients && understood
 }
 
 /// Whether a subject alternative name (DNS, e-mail, URI, address) is one of these, letter by letter.

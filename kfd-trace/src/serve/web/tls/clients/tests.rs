@@ -121,7 +121,7 @@ fn damaged_certificates_are_read_or_refused() {
         flipped[place] ^= 0x81;
         for bytes in [&flipped[..], &whole[..place], &[&whole[..], &[0]].concat()] {
             let damaged = CertificateDer::from(bytes);
-            let _ = (may_sign(&damaged), is_valid_client(&damaged, now), has_name(&damaged, &names));
+            let _ = (may_sign(&damaged), is_valid(&damaged, Side::Client, now), has_name(&damaged, &names));
             let _ = verifier.verify_client_cert(&damaged, &[], now);
         }
         assert!(!has_name(&CertificateDer::from(&whole[..place]), &names), "{place}");
