@@ -106,6 +106,7 @@ impl SharedPage {
             losses: &losses,
             lost: &tables.missing(&taken.undecoded),
             queues_by_ioctl: taken.queues_by_ioctl,
+            sample_interval_ns: taken.samples.interval_ns,
             driver_loads: taken.driver_loads,
             types: &taken.types,
             topology: &taken.topology,

@@ -155,6 +155,12 @@ impl Totals {
         *self.anomalies.entry(anomaly).or_default() += 1;
     }
 
+    /// Of processes from a GPU.
+    #[must_use]
+    pub fn evictions_of(&self, gpu_id: u32) -> u64 {
+        self.evictions.iter().filter(|((gpu, _), _)| *gpu == gpu_id).map(|(_, count)| count).sum()
+    }
+
     /// Sum over all labels.
     #[must_use]
     pub fn created(&self) -> u64 {

@@ -135,6 +135,7 @@ fn past(history: &History, now: &ApiView<'_>) {
         losses: &BTreeMap::new(),
         lost: &BTreeMap::new(),
         queues_by_ioctl: false,
+        sample_interval_ns: 1_000_000_000,
         driver_loads: 1,
         topology: now.topology,
         kept: &kept,

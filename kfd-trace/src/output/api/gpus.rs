@@ -20,6 +20,9 @@ pub(super) struct GpuRow<'a> {
     partition: Option<u32>,
     num_xcc: Option<u32>,
     slots: ByPool<Option<u32>>,
+    /// Those for PCIe; their numbers come before those for xGMI.
+    sdma_engines: Option<u32>,
+    sdma_queues_per_engine: Option<u32>,
     /// Queues that take a slot.
     queues: ByPool<Option<u32>>,
     resets: u64,
@@ -29,6 +32,8 @@ pub(super) struct GpuRow<'a> {
     hangs: u64,
     hung: bool,
     vm_faults: u64,
+    /// Of processes.
+    evictions: u64,
 }
 
 pub(super) fn rows<'a>(view: &ApiView<'a>) -> Vec<GpuRow<'a>> {
@@ -52,6 +57,8 @@ fn row<'a>(gpu: &'a Gpu, budget: &Budget, view: &ApiView<'a>) -> GpuRow<'a> {
         partition: gpu.partition,
         num_xcc: gpu.num_xcc,
         slots: ByPool::each(|pool| slots.of(pool)),
+        sdma_engines: gpu.num_sdma_engines,
+        sdma_queues_per_engine: gpu.num_sdma_queues_per_engine,
         queues: ByPool::each(|pool| budget.used(gpu, pool)),
         resets: seen.resets,
         resetting: seen.resetting_since_ns.is_some(),
@@ -60,5 +67,6 @@ fn row<'a>(gpu: &'a Gpu, budget: &Budget, view: &ApiView<'a>) -> GpuRow<'a> {
         hangs: seen.hangs,
         hung: seen.hung_since_ns.is_some(),
         vm_faults: seen.vm_faults,
+        evictions: view.snapshot.totals.evictions_of(gpu.gpu_id),
     }
 }

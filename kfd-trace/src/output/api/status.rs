@@ -30,6 +30,8 @@ pub struct Tracing<'a> {
     pub lost: &'a BTreeMap<String, u64>,
     /// Queues are tracked by ioctls alone.
     pub queues_by_ioctl: bool,
+    /// Between two readings of queues, nanoseconds; 0 for never.
+    pub sample_interval_ns: u64,
     pub driver_loads: u64,
     pub types: &'a TypesReport,
     pub topology: &'a Topology,
@@ -75,6 +77,7 @@ pub fn status(tracing: &Tracing<'_>) -> serde_json::Result<String> {
         reason: Option<&'a str>,
         driver_loads: u64,
         queues_by_ioctl: bool,
+        sample_interval_ns: u64,
         driver_types: TypesFields<'a>,
         meaning: Vec<String>,
         unreadable: Vec<String>,
@@ -92,6 +95,7 @@ pub fn status(tracing: &Tracing<'_>) -> serde_json::Result<String> {
             reason: tracing.why_not,
             driver_loads: tracing.driver_loads,
             queues_by_ioctl: tracing.queues_by_ioctl,
+            sample_interval_ns: tracing.sample_interval_ns,
             driver_types: types_fields(tracing.types),
             meaning: status::meaning(tracing.probes),
             unreadable: tracing.topology.errors.iter().map(ToString::to_string).collect(),

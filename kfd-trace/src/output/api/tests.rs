@@ -171,7 +171,7 @@ fn gpus_with_their_budget_and_their_incidents() {
             "gpu": "gpu 0 (0000:c1:00.0, gfx942)", "index": 0, "gpu_id": GPU, "node": 1, "pci": "0000:c1:00.0",
             "render": "/dev/dri/renderD128", "name": "aqua_vanjaram", "gfx": "gfx942",
             "unique_id": "0x18f68e602b8a790f", "partition": null, "num_xcc": 6,
-            "slots": {"cp": 24, "sdma": 16, "sdma_xgmi": 0}, "queues": {"cp": 1, "sdma": 0, "sdma_xgmi": 0},
+            "sdma_engines": 2, "sdma_queues_per_engine": 8, "evictions": 0, "slots": {"cp": 24, "sdma": 16, "sdma_xgmi": 0}, "queues": {"cp": 1, "sdma": 0, "sdma_xgmi": 0},
             "resets": 3, "resetting": true, "unfinished_resets": 1, "reset_ns": 30_000, "hangs": 1, "hung": false,
             "vm_faults": 0,
         }])
@@ -363,6 +363,7 @@ fn the_status_shows_what_cannot_be_seen_and_why() {
         losses: &[].into(),
         lost: &lost,
         queues_by_ioctl: true,
+        sample_interval_ns: 1_000_000_000,
         driver_loads: 2,
         types: &TypesReport::default(),
         topology: &topology(),
@@ -371,6 +372,7 @@ fn the_status_shows_what_cannot_be_seen_and_why() {
     let reported: Value = serde_json::from_str(&status(&tracing).expect("JSON")).expect("JSON");
     assert_eq!((&reported["tracing"], &reported["reason"]), (&json!(true), &json!(null)));
     assert_eq!((&reported["queues_by_ioctl"], &reported["driver_loads"]), (&json!(true), &json!(2)));
+    assert_eq!(reported["sample_interval_ns"], json!(1_000_000_000));
     assert_eq!(reported["meaning"], json!(["not seen: what queue_add feeds"]));
     assert_eq!(reported["lost"], json!({"probe missed, ioctl": 3}));
     assert_eq!(reported["probes"][1]["verdict"], "missing_fields");

@@ -139,6 +139,7 @@ impl World {
             losses: &losses,
             lost: &self.lost,
             queues_by_ioctl: false,
+            sample_interval_ns: 1_000_000_000,
             driver_loads: 1,
             types: &crate::kernel::types::TypesReport::default(),
             topology: &self.topology,
