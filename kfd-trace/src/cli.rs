@@ -3,17 +3,21 @@
 mod daemon;
 mod examples;
 mod recording;
+mod remote;
 mod tracing;
 mod values;
 
 use crate::hw::Generation;
 use crate::kernel::types::DRIVERS;
+use crate::remote::Secret;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ArgAction, ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 pub use daemon::{DaemonArgs, MetricsArgs};
 pub use recording::{RecordArgs, ReplayArgs, TimelineArgs};
+pub use remote::RemoteArgs;
+use remote::secret;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -68,8 +72,26 @@ impl Cli {
                 return Err(command.error(ErrorKind::ArgumentConflict, line));
             }
         }
+        if let Some(line) = of_this_machine(&matches) {
+            return Err(command.error(ErrorKind::ArgumentConflict, line));
+        }
         Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
+}
+
+/// An option that is about this machine, beside a URL of another.
+fn of_this_machine(matches: &ArgMatches) -> Option<String> {
+    let (name, matches) = matches.subcommand().filter(|(name, _)| ["ps", "top"].contains(name))?;
+    let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let mut local = Global::augment_args(clap::Command::new(""));
+    if name == "top" {
+        local = ProbeOptions::augment_args(local);
+    }
+    let options = local.get_arguments().filter(|option| option.get_id() != "verbose");
+    let option =
+        options.into_iter().find(|option| given(option.get_id().as_str())).filter(|_| given("url"))?;
+    let option = option.get_long().unwrap_or_default();
+    Some(format!("--{option} is for this machine, and --url shows another: leave one of them out"))
 }
 
 /// Options of every command.
@@ -209,12 +231,15 @@ pub struct PsArgs {
     /// Also show PIDs inside namespaces, addresses and sizes of rings, priorities, CU masks and sources.
     #[arg(long, short, conflicts_with = "json")]
     pub wide: bool,
-    /// Take the ages of queues and their changes from the daemon at this URL [default: http://127.0.0.1:20200, if it responds].
-    #[arg(long, value_name = "URL")]
-    pub url: Option<String>,
     /// With --json: add command lines, up to 4096 bytes; they may hold secrets.
-    #[arg(long, requires = "json")]
+    #[arg(long, requires = "json", conflicts_with = "url")]
     pub cmdline: bool,
+    /// List this machine, with the ages of queues and their changes from its daemon at this URL [default:
+    /// http://127.0.0.1:20200, if it responds].
+    #[arg(long, value_name = "URL", value_parser = secret, group = "daemon", conflicts_with = "url")]
+    pub ages_from: Option<Secret>,
+    #[command(flatten)]
+    pub daemon: RemoteArgs,
 }
 
 /// Options of `doctor`.

@@ -2,7 +2,7 @@
 //!
 //! Layers, lowest first: [`model`], [`text`], [`kernel`], [`events`], [`attribute`], [`probes`], [`state`],
 //! [`recording`], [`output`], [`timeline`],
-//! [`amd_log`], [`doctor`], [`hw`], [`runtime`], `log_files`, [`driver_types`], [`tracer`], [`serve`], [`cli`],
+//! [`amd_log`], [`doctor`], [`hw`], [`runtime`], `log_files`, [`driver_types`], [`tracer`], [`serve`], [`remote`], [`cli`],
 //! [`command`]. A module uses only the layers before it. `tests/law` checks this; docs/architecture.md
 //! describes it.
 
@@ -22,6 +22,7 @@ pub mod model;
 pub mod output;
 pub mod probes;
 pub mod recording;
+pub mod remote;
 pub mod runtime;
 pub mod serve;
 pub mod state;

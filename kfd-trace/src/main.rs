@@ -14,6 +14,7 @@ use kfd_trace::driver_types::TypesOptions;
 use kfd_trace::kernel::Roots;
 use kfd_trace::kernel::types::TypesPlaces;
 use kfd_trace::probes::plan::{Attach, Choice};
+use kfd_trace::remote::{Access, AccessOptions};
 use kfd_trace::runtime::exit::Stop;
 use kfd_trace::runtime::launched::{self, Launched};
 use kfd_trace::runtime::privilege::{self, Reads};
@@ -78,13 +79,16 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Record(args)) => privilege::give_up(&roots, reads(&args.ring))?,
         Some(Command::Timeline(args)) if live.is_some() => privilege::give_up(&roots, reads(&args.ring))?,
         Some(Command::Runlist(_)) => privilege::give_up(&roots, nothing)?,
-        Some(Command::Top(TopArgs { recording: Some(_), .. })) => terminal::check("top")?,
+        Some(Command::Top(args)) if args.recording.is_some() || args.daemon.access().is_some() => {
+            terminal::check("top")?;
+        }
         Some(Command::Top(args)) => {
             terminal::check("top")?;
             let memory = !args.probes.sample.is_zero();
             privilege::give_up(&roots, Reads { memory, ..nothing })?;
         }
         Some(Command::Status(_)) => privilege::give_up(&roots, Reads { tracefs: true, ..nothing })?,
+        Some(Command::Ps(args)) if args.daemon.access().is_some() => {}
         Some(Command::Ps(_)) => privilege::give_up(&roots, Reads { memory: true, ..nothing })?,
         Some(Command::Doctor(_)) => privilege::give_up(&roots, Reads { descriptors: true, ..nothing })?,
         // The others do not use the kernel.
@@ -106,11 +110,21 @@ fn run(cli: Cli) -> Result<u8> {
                 }
             }
         }
-        Some(Command::Ps(PsArgs { format, wide, url, .. })) => {
-            Ok(ps::run(&roots, &ps::PsOptions { json: format.json, wide, url })?)
+        Some(Command::Ps(args)) => {
+            let from = listed(&args)?;
+            if matches!(from, ps::PsSource::Daemon(_)) {
+                // The files are read, and what comes now may be anybody's.
+                privilege::give_up(&roots, Reads::default())?;
+            }
+            block_on(ps::run(&roots, &ps::PsOptions { json: args.format.json, wide: args.wide, from }))
         }
         Some(Command::Top(TopArgs { recording: Some(file), at, interval, .. })) => {
             block_on(top::play(&top::RecordedOptions { file, at, interval, colour: is_coloured() }))
+        }
+        Some(Command::Top(TopArgs { daemon, interval, .. })) if daemon.access().is_some() => {
+            let access = opened(daemon.access())?.context("a URL")?;
+            privilege::give_up(&roots, Reads::default())?;
+            block_on(top::watch(&top::WatchOptions { access, interval, colour: is_coloured() }))
         }
         Some(Command::Top(TopArgs { interval, probes, .. })) => block_on(top::run(&top::TopOptions {
             roots,
@@ -162,6 +176,21 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::ExecCommand { pipe, command }) => return Ok(exec_command(pipe, &command)),
     };
     done.map(|()| 0)
+}
+
+/// What `ps` lists.
+fn listed(args: &PsArgs) -> Result<ps::PsSource, Stop> {
+    match opened(args.daemon.access())? {
+        Some(access) => Ok(ps::PsSource::Daemon(access)),
+        None => {
+            let ages = args.ages_from.as_ref().map(|url| args.daemon.access_to(url));
+            Ok(ps::PsSource::Here(opened(ages)?))
+        }
+    }
+}
+
+fn opened(options: Option<AccessOptions>) -> Result<Option<Access>, Stop> {
+    options.map(|options| Access::open(&options)).transpose()
 }
 
 /// The command of `run`, in the place of this process, unless it cannot be executed.

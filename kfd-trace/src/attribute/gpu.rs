@@ -13,8 +13,7 @@ mod slots;
 pub use slots::{Pool, Slots};
 
 /// One GPU, or one partition of a GPU. `None`: not reported by this kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(Default))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
     /// Position among the GPUs in the order of their topology nodes, from 0. ROCr creates its agents in that
     /// order, so HIP devices have the same numbers as long as no *_VISIBLE_DEVICES is set.

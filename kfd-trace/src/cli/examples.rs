@@ -51,7 +51,8 @@ pub(super) const PS: &str = "\
 Examples:
   kfd-trace ps                                 processes and queues now
   kfd-trace ps --wide                          with addresses and sources
-  kfd-trace ps --json | jq '.queues[].pid'     PIDs that have queues";
+  kfd-trace ps --json | jq '.queues[].pid'     PIDs that have queues
+  kfd-trace ps --url https://node7:20200 -u ann --cacert ca.pem    of another node, by its daemon";
 
 pub(super) const TOP: &str = "\
 Keys: Tab, arrows or j k, s > < S (sort), / (filter), t (tree), p (pause), ? (help), q. Colours are the terminal's own;
@@ -60,6 +61,7 @@ none where NO_COLOR is set. It needs 80 columns and 24 lines.
 Examples:
   kfd-trace top                                until q
   kfd-trace top --interval 5s --sample.interval 5s     for a slow connection
+  kfd-trace top --url http://node7:20200       another node, by its daemon, without privileges
   kfd-trace top --recording kfd-trace.rec --at 14:03:27    what a recording has from then on";
 
 pub(super) const RUNLIST: &str = "\

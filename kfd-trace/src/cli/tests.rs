@@ -194,3 +194,56 @@ fn lines_are_chosen_by_names_that_are_not_empty() {
     }
     assert!(refused("kfd-trace --ns-pid 0").contains("--ns-pid"));
 }
+
+fn ps(line: &str) -> PsArgs {
+    match parse(line).expect(line).command {
+        Some(Command::Ps(args)) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_daemon_is_named_as_by_curl() {
+    let args = ps(
+        "kfd-trace ps --url https://node7 -u ann:s3cret --cacert ca.pem -E me.pem --key me.key --max-time 2.5",
+    );
+    assert!(!format!("{args:?}").contains("s3cret"));
+    let access = args.daemon.access().expect("a URL");
+    assert_eq!(access.url.text(), "https://node7");
+    let login = access.user.expect("a user");
+    assert_eq!((login.user.as_str(), login.password.as_ref().map(Secret::text)), ("ann", Some("s3cret")));
+    assert_eq!((access.cacert, access.cert), (Some("ca.pem".into()), Some("me.pem".into())));
+    assert_eq!((access.key, access.max_time), (Some("me.key".into()), Duration::from_millis(2_500)));
+    let args = ps("kfd-trace ps --ages-from http://localhost:9100 --user ann --password-file pw");
+    assert!(args.daemon.access().is_none());
+    let access = args.daemon.access_to(args.ages_from.as_ref().expect("a URL"));
+    assert_eq!((access.url.text(), access.password_file), ("http://localhost:9100", Some("pw".into())));
+    for (given, ms) in [("1", 1_000), ("0.25", 250), ("1m", 60_000), ("500ms", 500)] {
+        let args = ps(&format!("kfd-trace ps --url x --max-time {given}"));
+        assert_eq!(args.daemon.access().expect("a URL").max_time.as_millis(), ms, "{given}");
+    }
+    assert!(parse("kfd-trace top --url node7:20200 -k --interval 5s").is_ok());
+}
+
+#[test]
+fn what_a_daemon_cannot_give_is_refused() {
+    for (line, words) in [
+        ("kfd-trace ps -u ann", "--url <URL>"),
+        ("kfd-trace ps --max-time 3", "--url <URL>"),
+        ("kfd-trace top --cacert ca.pem", "--url <URL>"),
+        ("kfd-trace ps --url x --key me.key", "--cert <FILE>"),
+        ("kfd-trace ps --url x --json --cmdline", "cannot be used with"),
+        ("kfd-trace ps --url x --ages-from y", "cannot be used with"),
+        ("kfd-trace ps --url https://x -k --cacert ca.pem", "cannot be used with"),
+        ("kfd-trace top --url x --recording night.rec", "cannot be used with"),
+        ("kfd-trace top --url x --sample.interval 5s", "--sample.interval is for this machine"),
+        ("kfd-trace top --url x --without-probe open", "--without-probe is for this machine"),
+        ("kfd-trace ps --path.sysfs /host/sys --url x", "--path.sysfs is for this machine"),
+        ("kfd-trace top --url x --driver-btf f", "--driver-btf is for this machine"),
+        ("kfd-trace ps --url x --max-time 0", "must be seconds, more than 0; try 10 or 0.5"),
+    ] {
+        assert!(refused(line).contains(words), "{line}: {}", refused(line));
+    }
+    let line = refused("kfd-trace ps --url http://ann:s3cret@x -u ann:s3cret --url y");
+    assert!(!line.contains("s3cret"), "{line}");
+}

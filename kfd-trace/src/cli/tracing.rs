@@ -1,5 +1,6 @@
 //! Options of the commands that trace by themselves: the stream, `run`, `top`, and what they share with the daemon.
 
+use super::remote::RemoteArgs;
 use super::values::{buffer_size, duration, kinds, probes, sample, screen};
 use crate::probes::plan::{Attach, Choice};
 use crate::recording::When;
@@ -162,7 +163,7 @@ pub struct RunArgs {
 #[derive(Args, Clone, Debug)]
 pub struct TopArgs {
     /// Play this recording (`kfd-trace record`) instead of tracing, on any machine and as any user.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "url")]
     pub recording: Option<PathBuf>,
     /// With --recording: begin at this time: 14:03:27, 2026-11-24T14:03:27Z, or +90s after its begin.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, requires = "recording")]
@@ -170,6 +171,8 @@ pub struct TopArgs {
     /// Interval between two screens: 1s, 500ms. Keys are answered at once.
     #[arg(long, value_name = "TIME", value_parser = screen, default_value = "1s")]
     pub interval: Duration,
+    #[command(flatten)]
+    pub daemon: RemoteArgs,
     #[command(flatten)]
     pub probes: ProbeOptions,
 }

@@ -39,6 +39,13 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Seconds, as curl has them, or a time with its unit.
+pub(super) fn max_time(text: &str) -> Result<Duration, String> {
+    let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
+    duration(if has_unit { text.to_owned() } else { format!("{text}s") }.as_str())
+        .map_err(|_| "must be seconds, more than 0; try 10 or 0.5".to_owned())
+}
+
 /// More often nobody can read it.
 const SHORTEST_SCREEN: Duration = Duration::from_millis(100);
 

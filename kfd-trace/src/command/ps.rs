@@ -3,16 +3,20 @@
 use crate::attribute::Topology;
 use crate::kernel::{Finding, FindingSeverity, Kernel, Preflight, Roots, findings};
 use crate::model::event::ProcessId;
-use crate::output::ps::{self, Columns, DaemonQueues, PsRow, PsView};
+use crate::output::ps::{self, Columns, PsRow, PsView};
+use crate::output::reported;
 use crate::probes::facts::Facts;
+use crate::remote::{Access, Client};
 use crate::runtime::clock;
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
 use crate::state::{Inventory, Source, Sources, State, StateLimits};
+use crate::text::clock::Clock;
 use crate::tracer::engine;
 use crate::tracer::inventory;
 use crate::tracer::sample::pass::Sampler;
 use crate::tracer::types;
+use jiff::tz::TimeZone;
 use std::io::{self, ErrorKind, IsTerminal};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -52,33 +56,21 @@ const BETWEEN: Duration = Duration::from_millis(500);
 /// Timeout for both readings.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The daemon's default address.
-const DAEMON: &str = "http://127.0.0.1:20200";
-
-/// Timeout for its response.
-const RESPONSE: Duration = Duration::from_secs(2);
-
-/// Largest response that is read: some 70,000 queues.
-const LARGEST: u64 = 64 << 20;
-
 /// How the list is printed.
 #[derive(Clone, Debug)]
 pub struct PsOptions {
     pub json: bool,
     pub wide: bool,
-    /// Of a daemon; `None` for the one at its default address, if there is one.
-    pub url: Option<String>,
+    pub from: PsSource,
 }
 
-/// The queues that a running daemon knows.
-fn queues_of_daemon(url: &str) -> Result<DaemonQueues, String> {
-    let url = format!("{}/api/v1/queues", url.trim_end_matches('/'));
-    // The daemon redirects nowhere: another server on its port must not choose where to look.
-    let config =
-        ureq::Agent::config_builder().timeout_global(Some(RESPONSE)).proxy(None).max_redirects(0).build();
-    let response = ureq::Agent::new_with_config(config).get(&url).call();
-    let mut response = response.map_err(|error| format!("{url}: {error}"))?;
-    response.body_mut().with_config().limit(LARGEST).read_json().map_err(|error| format!("{url}: {error}"))
+/// What is listed.
+#[derive(Clone, Debug)]
+pub enum PsSource {
+    /// This machine. The daemon knows more; `None` for the one at its default address, if there is one.
+    Here(Option<Access>),
+    /// What a daemon knows of its machine.
+    Daemon(Access),
 }
 
 /// Columns of the terminal, if it prints to one.
@@ -93,33 +85,86 @@ pub(super) fn width() -> Option<usize> {
 /// Prints the table.
 ///
 /// # Errors
-/// If there is no driver, or the output cannot be written.
-pub fn run(roots: &Roots, options: &PsOptions) -> Result<(), Stop> {
-    let (Listing { mut rows, asked, mut topology }, problem) = list(roots, Measure::Activity)?;
-    match queues_of_daemon(options.url.as_deref().unwrap_or(DAEMON)) {
-        Ok(known) => ps::add_history(&mut rows, &known),
-        // There need not be a daemon.
-        Err(error) if options.url.is_none() => log::debug!("no ages of queues from {DAEMON}: {error}"),
-        Err(error) => say(format_args!("no ages of queues: {error}")),
-    }
-    if let Some(why) = problem {
-        say(missing_addresses(&rows, asked, &why));
-    }
-    // They take hundreds of files for a GPU, and few queues have a mask.
-    if rows.iter().any(|row| row.controls.cu_mask.is_some()) {
-        topology = Topology::read_with_compute_units(&roots.sysfs, &topology);
-    }
-    let mut out = io::stdout().lock();
-    let written = if options.json {
-        let ts = engine::wall_clock().rfc3339(clock::mono_ns());
-        ps::json(&mut out, &rows, asked, &topology, ts)
-    } else {
-        let columns = if options.wide { Columns::All } else { Columns::Usual { width: width() } };
-        ps::text(&mut out, &rows, &PsView { asked, topology: &topology, columns })
+/// If there is no driver, the daemon gives no answer, or the output cannot be written.
+pub async fn run(roots: &Roots, options: &PsOptions) -> Result<(), Stop> {
+    let of = match &options.from {
+        PsSource::Here(daemon) => {
+            let (mut listing, problem) = list(roots, Measure::Activity)?;
+            add_history(&mut listing.rows, daemon.as_ref()).await;
+            if let Some(why) = problem {
+                say(missing_addresses(&listing.rows, listing.asked, &why));
+            }
+            // They take hundreds of files for a GPU, and few queues have a mask.
+            if listing.rows.iter().any(|row| row.controls.cu_mask.is_some()) {
+                listing.topology = Topology::read_with_compute_units(&roots.sysfs, &listing.topology);
+            }
+            let ts = engine::wall_clock().rfc3339(clock::mono_ns());
+            Printed {
+                rows: listing.rows,
+                asked: listing.asked,
+                shown: listing.asked,
+                topology: listing.topology,
+                ts,
+            }
+        }
+        PsSource::Daemon(access) => reported(access).await?,
     };
-    match written {
+    match of.print(options) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Stop::failed(error)),
         _ => Ok(()),
+    }
+}
+
+/// What a running daemon knows of the rows.
+async fn add_history(rows: &mut [PsRow], daemon: Option<&Access>) {
+    let access = daemon.cloned().unwrap_or_else(Access::here);
+    match Client::new(access.clone()).queues().await {
+        Ok(known) => ps::add_history(rows, &known),
+        // There need not be a daemon.
+        Err(failure) if daemon.is_none() => {
+            log::debug!("no ages of queues: {}", failure.stop(&access));
+        }
+        Err(failure) => say(format_args!("no ages of queues: {}", failure.stop(&access))),
+    }
+}
+
+/// What a daemon knows.
+///
+/// # Errors
+/// If it gives no answer.
+async fn reported(access: &Access) -> Result<Printed, Stop> {
+    let lists = Client::new(access.clone()).lists().await.map_err(|failure| failure.stop(access))?;
+    let at_ns = lists.queues.at_ns();
+    let topology = reported::topology(&lists.gpus, None);
+    let snapshot = reported::snapshot(&lists.queues, lists.processes, &lists.gpus);
+    // Starts of processes are not in the API, and so no process has an age.
+    let rows = ps::merge(vec![PsRow::from_snapshot(&snapshot, at_ns, at_ns)]);
+    let asked = rows.iter().fold(Sources::default(), |all, row| all.union(row.sources));
+    let clock = Clock { mono_to_wall_ns: 0, zone: TimeZone::UTC };
+    // The daemon compares its sources itself, and later: that one does not have a queue yet is no difference.
+    Ok(Printed { rows, asked, shown: Sources::default(), topology, ts: clock.rfc3339(at_ns) })
+}
+
+/// What is printed.
+struct Printed {
+    rows: Vec<PsRow>,
+    /// The sources that could be read.
+    asked: Sources,
+    /// Those of which it is shown that they miss a row.
+    shown: Sources,
+    topology: Topology,
+    ts: Option<String>,
+}
+
+impl Printed {
+    fn print(self, options: &PsOptions) -> io::Result<()> {
+        let Printed { rows, asked, shown, topology, ts } = self;
+        let mut out = io::stdout().lock();
+        if options.json {
+            return ps::json(&mut out, &rows, asked, &topology, ts);
+        }
+        let columns = if options.wide { Columns::All } else { Columns::Usual { width: width() } };
+        ps::text(&mut out, &rows, &PsView { asked: shown, topology: &topology, columns })
     }
 }
 

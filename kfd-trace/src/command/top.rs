@@ -3,6 +3,7 @@
 mod player;
 mod recorded;
 mod screen;
+mod watched;
 
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
@@ -24,6 +25,7 @@ pub use recorded::{RecordedOptions, play};
 use screen::Screen;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
+pub use watched::{WatchOptions, watch};
 
 /// What is requested.
 #[derive(Clone, Debug)]
@@ -43,7 +45,9 @@ pub struct TopOptions {
 /// # Errors
 /// One line and an exit code.
 pub async fn run(options: &TopOptions) -> Result<(), Stop> {
-    crate::tracer::preflight::check(&crate::kernel::Preflight::read(&options.roots))?;
+    if let Err(stop) = crate::tracer::preflight::check(&crate::kernel::Preflight::read(&options.roots)) {
+        return watched::instead(stop, options.interval, options.colour).await;
+    }
     let mut signals = Signals::of_a_terminal().map_err(Stop::failed)?;
     say("attaching probes");
     let mut top = Top::new(options);
@@ -161,12 +165,13 @@ impl<'a> Top<'a> {
             topology: tracer.topology.clone(),
             clock: tracer.clock.clone(),
             now_ns: clock::mono_ns(),
-            recent: self.history.find(&Filter::newest(RECENT)).entries,
+            recent: self.history.find(&Filter::newest(RECENT)).entries.into_iter().map(Into::into).collect(),
             sight: status::sight(tracer.probes(), tracer.queues_by_ioctl()),
             lost: tracer.tables().ok().map(|tables| tables.missing(&tracer.undecoded)),
             why_not: self.why_not.clone(),
-            sample: Duration::from_nanos(tracer.samples.interval_ns),
+            sample: Some(Duration::from_nanos(tracer.samples.interval_ns)),
             played: None,
+            watched: None,
         }
     }
 }

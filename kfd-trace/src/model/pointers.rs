@@ -70,6 +70,13 @@ impl Unmeasured {
         Unmeasured::Failed,
     ];
 
+    /// That of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let others = [Unmeasured::QueueType, Unmeasured::NoAddress, Unmeasured::Late];
+        Self::OF_READING.iter().copied().chain(others).find(|problem| problem.name() == name)
+    }
+
     /// Name in metrics and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {

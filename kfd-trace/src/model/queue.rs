@@ -177,6 +177,21 @@ impl QueueType {
         }
     }
 
+    /// The type of a name; `None` also of those that the driver's enum does not define.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [
+            QueueType::Compute,
+            QueueType::ComputeAql,
+            QueueType::Sdma,
+            QueueType::SdmaXgmi,
+            QueueType::SdmaByEngId,
+            QueueType::Hiq,
+            QueueType::Diq,
+        ];
+        all.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The more specific of the sysfs type ([`Self::of_driver`]) and another type.
     #[must_use]
     pub fn finer(known: Option<Self>, other: Option<Self>) -> Option<Self> {

@@ -80,6 +80,14 @@ impl Verdict {
         matches!(self, Verdict::Attached | Verdict::Partly { .. } | Verdict::NoGpu)
     }
 
+    /// [`Verdict::sees`] of a verdict with this label.
+    #[must_use]
+    pub fn word_sees(word: &str) -> bool {
+        [Verdict::Attached, Verdict::Partly { failed: Vec::new() }, Verdict::NoGpu]
+            .iter()
+            .any(|verdict| verdict.word() == word)
+    }
+
     /// One-word label for metrics and tables.
     #[must_use]
     pub fn word(&self) -> &'static str {

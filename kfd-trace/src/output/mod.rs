@@ -3,7 +3,7 @@
 //! In: events with the related state, snapshots, sums, verdicts; all as arguments, so that nothing here does
 //! I/O or reads a clock. Out: text and JSON to any writer ([`event`], [`summary`], [`ps`], [`status`],
 //! [`runlist`]), Prometheus families ([`metrics`]), the API's documents ([`api`]), the HTML page ([`page`]) and
-//! the screen of `top` ([`top`]). Outputs do not use each other, with these exceptions: the API formats events as
+//! the screen of `top` ([`top`]). The API's documents are read again by [`reported`]. Outputs do not use each other, with these exceptions: the API formats events as
 //! [`event::json`] and probes as [`status`] do, the page has the same input as the API's documents, and the page and
 //! `top` show events as [`event`], queues as [`ps`] and what is missing as [`status`] do. Shared: `activity`,
 //! [`belongs`], [`budget`], [`controls`], `headline`, `load`, `memory`, `names`,
@@ -24,6 +24,7 @@ pub mod page;
 mod preemptions;
 pub mod ps;
 mod queue_fields;
+pub mod reported;
 pub mod runlist;
 mod standing;
 pub mod status;

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 
 mod daemon;
 mod merge;
-pub use daemon::{DaemonQueues, add_history};
+pub use daemon::add_history;
 pub use merge::merge;
 
 /// One queue, or one process without queues. `None` is "not known".
@@ -227,7 +227,7 @@ const COLUMNS: [Column; 20] = [
         Some(controls::mask(mask, row.queue.as_ref()?, view.topology))
     }),
     ("AGE", true, |row, _| row.age()),
-    (SOURCE, false, |row, view| Some(row.source(view.asked))),
+    (SOURCE, false, |row, view| Some(row.source(view.asked)).filter(|source| !source.is_empty())),
 ];
 
 /// The usual columns have the GPU's number alone: the lines below the table have its address.

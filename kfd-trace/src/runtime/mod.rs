@@ -7,6 +7,7 @@ pub mod clock;
 pub(crate) mod confine;
 pub mod exit;
 pub mod launched;
+pub mod password;
 pub mod pidfd;
 pub mod privilege;
 pub mod signals;

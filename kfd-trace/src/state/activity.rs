@@ -32,7 +32,7 @@ pub struct Measured {
     /// Between the last two successful readings; `None` before.
     pub rate: Option<Rate>,
     /// When it last retired something, or was first seen with its backlog.
-    progressed_ns: u64,
+    pub(super) progressed_ns: u64,
     /// When it last had a backlog, or new or retired work.
     pub(super) busy_ns: u64,
 }

@@ -27,6 +27,7 @@ mod process;
 mod queue;
 mod queues;
 mod reconcile;
+mod reported;
 mod rows;
 mod sample_totals;
 mod sampling;

@@ -163,11 +163,11 @@ impl Queue {
         queue
     }
 
-    fn new(queue_id: u32, facts: &QueueFacts, source: Source, at_ns: u64) -> Self {
+    pub(super) fn new(queue_id: u32, facts: &QueueFacts, sources: impl Into<Sources>, at_ns: u64) -> Self {
         Self {
             queue_id,
             facts: facts.clone(),
-            sources: source.into(),
+            sources: sources.into(),
             born_ns: None,
             adopted_ns: None,
             updates: 0,

@@ -41,7 +41,7 @@ fn priority_and_mask_are_shown_as_they_were_set() -> Result<()> {
     assert!(row["priority_changed_ns"].as_u64() > Some(0), "{row}");
 
     let url = format!("http://{}", daemon.address);
-    let text = String::from_utf8(run(&["ps", "--wide", "--url", &url])?.stdout)?;
+    let text = String::from_utf8(run(&["ps", "--wide", "--ages-from", &url])?.stdout)?;
     let own = text.lines().find(|line| line.contains("compute_aql")).context("its row")?;
     assert!(own.contains(&format!("  11 (high), created 7 (normal), set by {pid} ")), "{text}");
     assert!(own.contains("  9 of 64 CUs (per SE 3+2+2+2)  "), "{text}");

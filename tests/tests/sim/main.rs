@@ -15,6 +15,7 @@ mod proof;
 mod ps;
 mod recording;
 mod refused;
+mod remote;
 mod run;
 mod script;
 mod short_lived;

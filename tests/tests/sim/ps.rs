@@ -59,7 +59,7 @@ fn a_running_daemon_adds_the_age_of_a_queue_and_its_kfd_process() -> Result<()> 
     daemon.scrape_until("both queues", |metrics| {
         (metrics.sum("kfd_queues", &[]).is_some_and(|queues| queues >= 2.0)).then_some(())
     })?;
-    let ps = run_json(&["ps", "--json", "--url", &url])?.pop().context("one object")?;
+    let ps = run_json(&["ps", "--json", "--ages-from", &url])?.pop().context("one object")?;
     let (found, own) = (row(&ps, found.pid())?, row(&ps, seen.pid())?);
     let (age, of_process) = (own["age_ns"].as_u64(), own["process_age_ns"].as_u64());
     // Both are read some milliseconds apart.
@@ -69,9 +69,12 @@ fn a_running_daemon_adds_the_age_of_a_queue_and_its_kfd_process() -> Result<()> 
     assert_eq!(found["age_ns"], Value::Null, "{found}");
     assert!(found["process_age_ns"].as_u64() > of_process && found["kfd_process"].is_string(), "{found}");
 
-    let nowhere = run(&["ps", "--url", "http://127.0.0.1:9"])?;
+    let nowhere = run(&["ps", "--ages-from", "http://127.0.0.1:9"])?;
     assert!(nowhere.status.success(), "the table is shown without it");
     let stderr = String::from_utf8(nowhere.stderr)?;
-    assert!(stderr.contains("no ages of queues: http://127.0.0.1:9/api/v1/queues: "), "{stderr}");
+    assert!(
+        stderr.contains("no ages of queues: http://127.0.0.1:9: it refuses the connection; "),
+        "{stderr}"
+    );
     seen.finish().map(drop)
 }

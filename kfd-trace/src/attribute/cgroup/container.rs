@@ -32,6 +32,13 @@ impl Runtime {
             Runtime::CriO => "cri-o",
         }
     }
+
+    /// That of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Runtime::Docker, Runtime::Podman, Runtime::Containerd, Runtime::CriO];
+        all.into_iter().find(|runtime| runtime.name() == name)
+    }
 }
 
 /// Prefixes of an id, by runtime. `-conmon` processes run beside a container, not in it, and are not listed.

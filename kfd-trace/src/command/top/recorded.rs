@@ -255,17 +255,18 @@ impl Tape {
             topology: replay.topology.clone(),
             clock: replay.clock.clone(),
             now_ns: self.at_ns,
-            recent: self.history.find(&Filter::newest(RECENT)).entries,
+            recent: self.history.find(&Filter::newest(RECENT)).entries.into_iter().map(Into::into).collect(),
             sight: replay.sight.clone(),
             lost: replay.lost.clone(),
             why_not: (!self.is_loaded).then(|| "the driver was unloaded".to_owned()),
-            sample: Duration::from_nanos(self.begin.sample_ns),
+            sample: Some(Duration::from_nanos(self.begin.sample_ns)),
             played: Some(Played {
                 host: self.begin.machine.host.clone(),
                 after_ns: self.at_ns.saturating_sub(self.begin.at_ns),
                 speed: controls.speed,
                 over: self.over.clone().filter(|_| self.is_over()),
             }),
+            watched: None,
         }
     }
 }

@@ -1,3 +1,5 @@
+mod watched;
+
 use super::player::Player;
 use super::recorded::{Tape, jumped};
 use super::screen::is_input;
@@ -42,7 +44,7 @@ fn a_moment_is_of_the_tracer_as_it_is() {
     let options = options(Duration::from_secs(2));
     let moment = having_a_queue(&options).moment();
     assert_eq!((moment.snapshot.queues().count(), moment.recent.len()), (1, 2));
-    assert_eq!((moment.why_not, moment.sample), (None, Duration::from_secs(2)));
+    assert_eq!((moment.why_not, moment.sample), (None, Some(Duration::from_secs(2))));
     assert_eq!(moment.lost, Some([].into()));
 }
 
@@ -56,7 +58,7 @@ fn an_unloaded_driver_is_shown_and_waited_for() {
     assert!(
         moment.why_not.is_some_and(|why| why.contains("was unloaded") && why.ends_with("waiting for it"))
     );
-    let newest = moment.recent.last().map(|entry| entry.name());
+    let newest = moment.recent.last().map(crate::output::top::Recent::name);
     assert_eq!(newest, Some("driver_unloaded"));
     assert!(top.attach_again().is_ok_and(|follow| follow.is_none()), "it is not there");
 }

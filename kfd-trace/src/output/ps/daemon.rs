@@ -1,33 +1,8 @@
 //! What a running daemon adds to the rows: it saw the queues' creation and changes. In: `/api/v1/queues` of it.
 
 use super::PsRow;
-use crate::model::event::ProcessId;
-use crate::model::incident::CuMask;
 use crate::output::controls::Controls;
-use crate::output::names::hex;
-use serde::Deserialize;
-
-/// The part of the document that is used.
-#[derive(Debug, Default, Deserialize)]
-pub struct DaemonQueues {
-    queues: Vec<DaemonQueue>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct DaemonQueue {
-    pid: Option<u32>,
-    context_id: Option<u32>,
-    kfd_process: Option<String>,
-    gpu_id: Option<u32>,
-    queue_id: Option<u32>,
-    ring_address: Option<String>,
-    age_ns: Option<u64>,
-    priority: Option<u32>,
-    priority_created: Option<u32>,
-    priority_changed_by: Option<u32>,
-    priority_changed_ns: Option<u64>,
-    cu_mask: Option<Vec<String>>,
-}
+use crate::output::reported::{QueueRow, Queues};
 
 /// The daemon's list may be this much later than the rows (the timeout for its response, and clock ticks).
 const LATER_NS: u64 = 3_000_000_000;
@@ -35,53 +10,46 @@ const LATER_NS: u64 = 3_000_000_000;
 /// Adds age, number of the KFD process, and what became of priority and CU mask to the queues that the daemon knows: same
 /// PID, context, queue id and GPU, and the same ring, as far as both know it. A queue older than its process is not
 /// believed.
-pub fn add_history(rows: &mut [PsRow], known: &DaemonQueues) {
+pub fn add_history(rows: &mut [PsRow], known: &Queues) {
     for row in rows.iter_mut().filter(|row| row.queue_id().is_some()) {
-        let mut matching = known.queues.iter().filter(|queue| queue.is_of(row));
+        let mut matching = known.queues.iter().filter(|queue| is_of(queue, row));
         // Two queues of one name: the daemon's list is from another moment.
         let (Some(queue), None) = (matching.next(), matching.next()) else { continue };
         let possible = |age: &u64| row.process_age_ns.is_none_or(|process| *age <= process + LATER_NS);
         row.age_ns = row.age_ns.or(queue.age_ns.filter(possible));
-        let id = queue.kfd_process.as_ref().and_then(|id| id.parse().ok()).map(ProcessId);
-        row.process = row.process.or(id);
-        row.controls = queue.controls(row.known(|queue| queue.priority));
+        row.process = row.process.or(queue.process());
+        row.controls = controls(queue, row.known(|queue| queue.priority));
     }
 }
 
-impl DaemonQueue {
-    /// `priority`: the one that holds, if that is known. Where the daemon has another one, it was changed between the two lists.
-    fn controls(&self, priority: Option<u32>) -> Controls {
-        let cu_mask = self.cu_mask.as_ref().and_then(|words| mask(words));
-        if priority.is_some_and(|priority| self.priority != Some(priority)) {
-            return Controls { priority_created: self.priority_created, cu_mask, ..Controls::default() };
-        }
-        Controls {
-            priority_created: self.priority_created,
-            priority_changed_by: self.priority_changed_by,
-            priority_changed_ns: self.priority_changed_ns,
-            cu_mask,
-        }
+/// `priority`: the one that holds, if that is known. Where the daemon has another one, it was changed between the two lists.
+fn controls(known: &QueueRow, priority: Option<u32>) -> Controls {
+    let (priority_created, cu_mask) = (known.priority_created, known.cu_mask());
+    if priority.is_some_and(|priority| known.priority != Some(priority)) {
+        return Controls { priority_created, cu_mask, ..Controls::default() };
     }
-
-    fn is_of(&self, row: &PsRow) -> bool {
-        let ring = row.known(|queue| queue.ring_address).map(hex);
-        self.pid.is_some()
-            && (self.pid, self.context_id, self.queue_id) == (row.pid, row.context_id, row.queue_id())
-            && self.gpu_id == row.gpu_id()
-            && (ring.is_none() || self.ring_address.is_none() || self.ring_address == ring)
+    Controls {
+        priority_created,
+        priority_changed_by: known.priority_changed_by,
+        priority_changed_ns: known.priority_changed_ns,
+        cu_mask,
     }
 }
 
-/// `None` if a word is not one.
-fn mask(words: &[String]) -> Option<CuMask> {
-    let word = |text: &String| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok();
-    Some(CuMask { words: words.iter().map(word).collect::<Option<_>>()? })
+fn is_of(known: &QueueRow, row: &PsRow) -> bool {
+    let ring = row.known(|queue| queue.ring_address);
+    known.pid.is_some()
+        && (known.pid, known.context_id, known.queue_id) == (row.pid, row.context_id, row.queue_id())
+        && known.gpu_id == row.gpu_id()
+        && (ring.is_none() || known.ring_address.is_none() || known.ring_address == ring)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::event::{Origin, QueueFacts};
+    use crate::model::event::{Origin, ProcessId, QueueFacts};
+    use crate::model::incident::CuMask;
+    use crate::output::reported;
 
     fn row(queue_id: u32) -> PsRow {
         let queue = QueueFacts {
@@ -93,8 +61,9 @@ mod tests {
         PsRow { pid: Some(5), queue: Some(queue), process_age_ns: Some(500), ..PsRow::default() }
     }
 
-    fn daemon(text: &str) -> DaemonQueues {
-        serde_json::from_str(&format!("{{\"schema\": 1, \"queues\": [{text}]}}")).expect("JSON")
+    fn daemon(text: &str) -> Queues {
+        let text = format!(r#"{{"schema": 1, "ts": "2026-09-21T14:13:20Z", "queues": [{text}]}}"#);
+        reported::read(text.as_bytes()).expect("a document")
     }
 
     fn queue(ring: &str, age_ns: &str) -> String {
@@ -140,7 +109,8 @@ mod tests {
         assert_eq!(controls(None), all);
         let later = Controls { priority_changed_by: None, priority_changed_ns: None, ..all };
         assert_eq!(controls(Some(3)), later, "changed by another call since");
-        assert_eq!(mask(&["0xff".to_owned(), "many".to_owned()]), None);
+        let known = daemon(r#"{"cu_mask": ["0xff", "many"]}"#);
+        assert_eq!(known.queues[0].cu_mask(), None, "a word is none");
     }
 
     #[test]

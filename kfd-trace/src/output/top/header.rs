@@ -2,7 +2,7 @@
 
 use super::pane::{PaneId, Tone};
 use super::ui::Ui;
-use super::{Moment, Played};
+use super::{Moment, Played, Watched};
 use crate::output::headline::{counted, headline};
 use crate::output::names;
 use crate::text::clock::age;
@@ -18,18 +18,21 @@ pub(super) fn first(moment: &Moment, ui: &Ui) -> Text {
     let time = moment.clock.time_of_day(moment.now_ns);
     let time = time.get(..SECONDS).unwrap_or(&time);
     let paused = if ui.is_paused() { "  PAUSED" } else { "" };
-    let tone = if ui.is_paused() { Tone::Warn } else { Tone::Plain };
+    let old = if moment.is_old() { "  OLD" } else { "" };
+    let tone = if ui.is_paused() || moment.is_old() { Tone::Warn } else { Tone::Plain };
+    let place = moment.watched.as_ref().map_or_else(String::new, |watched| format!(" {}", watched.place));
     let exists = if moment.sight.queues {
         headline(&moment.snapshot, &moment.topology)
     } else {
         format!("{}; not all queues are known", counted(moment.topology.gpus.len(), "GPU", "GPUs"))
     };
-    (format!("kfd-trace top  {time}{paused}  {exists}"), tone)
+    (format!("kfd-trace top{place}  {time}{old}{paused}  {exists}"), tone)
 }
 
 /// What is missing from the figures, the worst first.
 pub(super) fn second(moment: &Moment) -> Vec<Text> {
     let mut parts: Vec<Text> = moment.played.iter().map(played).collect();
+    parts.extend(moment.watched.iter().flat_map(watched));
     let whole = parts.len();
     if let Some(why) = &moment.why_not {
         parts.push((format!("nothing is traced: {}", escape::terminal(why)), Tone::Bad));
@@ -60,14 +63,25 @@ pub(super) fn second(moment: &Moment) -> Vec<Text> {
         Some((first, more)) => parts.push((format!("{first}, and {} more (?)", more.len()), Tone::Warn)),
         None => {}
     }
-    if moment.sample.is_zero() {
+    if moment.sample.is_some_and(|interval| interval.is_zero()) {
         parts.push(("queues are not read".to_owned(), Tone::Warn));
     }
     if parts.len() == whole {
-        let each = age(u64::try_from(moment.sample.as_nanos()).unwrap_or(u64::MAX));
-        parts.push((format!("nothing lost, nothing unseen; queues are read every {each}"), Tone::Quiet));
+        let each = moment.sample.map(|interval| age(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)));
+        let read = each.map_or_else(String::new, |each| format!("; queues are read every {each}"));
+        parts.push((format!("nothing lost, nothing unseen{read}"), Tone::Quiet));
     }
     parts
+}
+
+/// What makes a daemon's data doubtful.
+fn watched(watched: &Watched) -> Vec<Text> {
+    let silence = watched.silence.as_ref().map(|silence| {
+        let why = silence.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        (format!("no answer for {}{why}", age(silence.for_ns)), Tone::Bad)
+    });
+    let insecure = watched.insecure.then(|| ("not verified who answers (--insecure)".to_owned(), Tone::Warn));
+    [silence, insecure].into_iter().flatten().collect()
 }
 
 /// Where a recording is, and how fast it is played.

@@ -14,6 +14,7 @@ mod layout;
 mod pane;
 mod processes;
 mod queues;
+mod recent;
 mod render;
 mod table;
 mod trends;
@@ -22,11 +23,11 @@ mod view;
 
 use crate::attribute::Topology;
 use crate::model::verdict::Sight;
-use crate::state::{Entry, Snapshot};
+use crate::state::Snapshot;
 use crate::text::clock::Clock;
+pub use recent::Recent;
 pub use render::render;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 pub use trends::Trends;
 pub use ui::{Controls, Ui};
@@ -44,16 +45,45 @@ pub struct Moment {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub now_ns: u64,
     /// From the history, oldest first.
-    pub recent: Vec<Arc<Entry>>,
+    pub recent: Vec<Recent>,
     pub sight: Sight,
     /// By name, none of them 0; `None` if they could not be read.
     pub lost: Option<BTreeMap<String, u64>>,
     /// Why nothing is traced now, if so.
     pub why_not: Option<String>,
-    /// Interval at which queues are read; zero for never.
-    pub sample: Duration,
+    /// Interval at which queues are read; zero for never, `None` where it is not known.
+    pub sample: Option<Duration>,
     /// It comes from a recording.
     pub played: Option<Played>,
+    /// It comes from a daemon.
+    pub watched: Option<Watched>,
+}
+
+/// A daemon that is watched.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Watched {
+    /// Where it is: `node1:20200`.
+    pub place: String,
+    /// It was not verified that this is it.
+    pub insecure: bool,
+    /// All else is old, since it gives no answer.
+    pub silence: Option<Silence>,
+}
+
+/// What comes instead of answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Silence {
+    /// Since the last answer, nanoseconds.
+    pub for_ns: u64,
+    /// Why, if that is known; safe for a terminal.
+    pub why: Option<String>,
+}
+
+impl Moment {
+    /// What it has was true at an earlier time.
+    pub(crate) fn is_old(&self) -> bool {
+        self.watched.as_ref().is_some_and(|watched| watched.silence.is_some())
+    }
 }
 
 /// A recording that is played.

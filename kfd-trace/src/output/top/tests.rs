@@ -1,7 +1,7 @@
 //! Screens of a synthetic node, compared with kfd-trace/tests/golden, and what keys do.
 
 use super::pane::{Cell, PaneId};
-use super::{Moment, Played, Trends, Ui, View, render};
+use super::{Moment, Played, Silence, Trends, Ui, View, Watched, render};
 use crate::attribute::{Belongs, Gpu, PodNames, Topology, belongs};
 use crate::model::event::{Body, ProcessSeen, QueueFacts, QueueType};
 use crate::model::incident::{Eviction, Trigger, VmFault};
@@ -85,17 +85,24 @@ impl Node {
             topology: self.topology.clone(),
             clock: clock(),
             now_ns: now * S,
-            recent: self.history.find(&Filter::newest(super::RECENT)).entries,
+            recent: self
+                .history
+                .find(&Filter::newest(super::RECENT))
+                .entries
+                .into_iter()
+                .map(Into::into)
+                .collect(),
             sight: status::sight(&attached(), false),
             lost: Some(BTreeMap::new()),
             why_not: None,
-            sample: Duration::from_secs(1),
+            sample: Some(Duration::from_secs(1)),
             played: None,
+            watched: None,
         }
     }
 }
 
-fn attached() -> Vec<ProbeStatus> {
+pub(crate) fn attached() -> Vec<ProbeStatus> {
     EVICTIONS.into_iter().chain(QUEUES).map(|id| probe(id, Verdict::Attached)).collect()
 }
 
@@ -189,7 +196,7 @@ fn lines(buffer: &Buffer) -> Vec<String> {
     buffer.content.chunks(width).map(line).collect()
 }
 
-fn screen(moment: &Moment, ui: &Ui, size: (u16, u16)) -> String {
+pub(crate) fn screen(moment: &Moment, ui: &Ui, size: (u16, u16)) -> String {
     lines(&drawn(&view(moment, ui, size), size, true)).join("\n") + "\n"
 }
 

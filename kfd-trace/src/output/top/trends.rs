@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// Points that are kept: more than any terminal has columns for.
 const POINTS: usize = 240;
 
+/// GPUs that are kept.
+const GPUS: usize = 4_096;
+
 /// By gpu_id.
 #[derive(Clone, Debug, Default)]
 pub struct Trends {
@@ -31,9 +34,19 @@ impl Trends {
                 loads.entry(gpu_id).or_default().add(queue);
             }
         }
+        // A daemon that is watched may have others each time.
+        if self.gpus.len() > GPUS {
+            self.gpus.clear();
+        }
         for gpu in &moment.topology.gpus {
             let load = loads.get(&gpu.gpu_id).copied().unwrap_or_default();
             let trend = self.gpus.entry(gpu.gpu_id).or_default();
+            if moment.is_old() {
+                push(&mut trend.packets, None);
+                push(&mut trend.evictions, None);
+                trend.counted = None;
+                continue;
+            }
             let before = trend.counted;
             trend.counted = evictions(moment, gpu.gpu_id);
             let more = trend.counted.zip(before).and_then(|(now, before)| now.checked_sub(before));
@@ -49,15 +62,14 @@ impl Trends {
 
 /// Packets per second on a GPU: 0 if it is known to have no queue.
 pub(super) fn packets(moment: &Moment, load: &Load) -> Option<f64> {
-    let none = load.queues == 0 && moment.sight.queues && !moment.sample.is_zero();
+    let none =
+        load.queues == 0 && moment.sight.queues && moment.sample.is_some_and(|interval| !interval.is_zero());
     load.packets_per_second().or(none.then_some(0.0))
 }
 
 /// Evictions of processes from a GPU since the tracer began.
 pub(super) fn evictions(moment: &Moment, gpu_id: u32) -> Option<u64> {
-    let by_trigger = moment.snapshot.totals.evictions.iter();
-    let counts = by_trigger.filter(|((gpu, _), _)| *gpu == gpu_id).map(|(_, count)| count);
-    moment.sight.evictions.then(|| counts.sum())
+    moment.sight.evictions.then(|| moment.snapshot.totals.evictions_of(gpu_id))
 }
 
 fn push(points: &mut VecDeque<Option<u64>>, point: Option<u64>) {

@@ -20,4 +20,4 @@ mod users;
 pub use serve::{GRACE, Site, serve};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,8 +1,8 @@
 //! The whole server, on loopback.
 
 mod admission;
-pub(in crate::serve::web) mod authority;
-mod harness;
+pub(crate) mod authority;
+pub(crate) mod harness;
 mod toolkit;
 
 use super::serve::{ClientLimits, GRACE};

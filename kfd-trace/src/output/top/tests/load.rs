@@ -57,7 +57,7 @@ fn a_trend_has_what_came_between_two_moments() {
     let (packets, evictions) = of(&moment);
     assert_eq!(packets, [Some(0), Some(0), Some(0), Some(0)], "gpu 1 has SDMA, and what does not run");
     assert_eq!(evictions, [None, Some(0), Some(0), Some(1)]);
-    let blind = Moment { sight: Sight::default(), sample: Duration::ZERO, ..moment };
+    let blind = Moment { sight: Sight::default(), sample: Some(Duration::ZERO), ..moment };
     assert_eq!(of(&blind).1, [None; 4]);
     assert_eq!(of(&blind).0[0], None);
 }

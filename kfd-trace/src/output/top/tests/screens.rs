@@ -39,7 +39,7 @@ fn the_header_shows_what_is_missing() {
     let well = node().moment(30);
     assert_eq!(second(&well), "nothing lost, nothing unseen; queues are read every 1s");
     let lost = [("records lost, a".to_owned(), 2), ("trouble, b".to_owned(), 5)].into();
-    let lost = Moment { lost: Some(lost), sample: Duration::ZERO, ..well.clone() };
+    let lost = Moment { lost: Some(lost), sample: Some(Duration::ZERO), ..well.clone() };
     assert_eq!(second(&lost), "lost: 7 (trouble, b); queues are not read");
     let unknown = Moment { lost: None, sight: status::sight(&attached(), true), ..well.clone() };
     assert_eq!(second(&unknown), "losses cannot be read; queues by ioctls alone");
@@ -93,7 +93,7 @@ fn what_is_not_seen_is_not_0() {
     let last = after(&blind, Ui::default(), &[key(KeyCode::End)], MINIMUM).expect("on");
     let last = self::screen(&blind, &last, MINIMUM);
     assert!(last.contains("Queues of 5200 rocminfo: not known") && !last.contains("has no queue"), "{last}");
-    assert_eq!(rates(&Moment { sample: Duration::ZERO, ..idle }), [Cell::text(None::<u64>)]);
+    assert_eq!(rates(&Moment { sample: Some(Duration::ZERO), ..idle }), [Cell::text(None::<u64>)]);
 }
 
 #[test]
@@ -174,4 +174,20 @@ fn a_recording_says_so_and_where_it_is() {
     assert_eq!(second(&moment), line);
     let last = screen(&moment, &Ui::default(), MINIMUM);
     assert!(last.lines().last().is_some_and(|keys| keys.starts_with("←→ 10 s back, on  - + ")), "{last}");
+}
+
+#[test]
+fn old_data_is_a_gap_in_the_sparklines() {
+    let fresh = Moment { watched: Some(Watched::default()), ..node().moment(30) };
+    let mut old = fresh.clone();
+    old.watched = Some(Watched { silence: Some(Silence { for_ns: 9 * S, why: None }), ..Watched::default() });
+    let mut trends = Trends::default();
+    [&fresh, &fresh, &old, &fresh].into_iter().for_each(|moment| trends.add(moment));
+    let trend = trends.of(GPU).expect("of the GPU");
+    let known = |points: &std::collections::VecDeque<Option<u64>>| {
+        points.iter().map(Option::is_some).collect::<Vec<_>>()
+    };
+    assert_eq!(known(&trend.packets), [true, true, false, true]);
+    // Of the first one after it, what came meanwhile is not known to be of it.
+    assert_eq!(known(&trend.evictions), [false, true, false, false]);
 }

@@ -5,17 +5,17 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-pub(in crate::serve::web) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// In PEM.
 #[derive(Clone)]
-pub(in crate::serve::web) struct Pair {
-    pub(in crate::serve::web) cert: String,
-    pub(in crate::serve::web) key: String,
+pub(crate) struct Pair {
+    pub(crate) cert: String,
+    pub(crate) key: String,
 }
 
 impl Authority {
-    pub(in crate::serve::web) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -28,7 +28,7 @@ impl Authority {
     }
 
     /// A certificate that signs itself, and its owner as an authority. `change`: what differs from a client's.
-    pub(in crate::serve::web) fn own(change: impl FnOnce(&mut CertificateParams)) -> (Pair, Self) {
+    pub(crate) fn own(change: impl FnOnce(&mut CertificateParams)) -> (Pair, Self) {
         let mut params = params(ExtendedKeyUsagePurpose::ClientAuth, &["localhost"]);
         change(&mut params);
         let key = KeyPair::generate().unwrap();
@@ -37,32 +37,32 @@ impl Authority {
         (Pair { cert: authority.pem(), key: text }, authority)
     }
 
-    pub(in crate::serve::web) fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         self.0.pem()
     }
 
     /// For `localhost`.
-    pub(in crate::serve::web) fn server(&self) -> Pair {
+    pub(crate) fn server(&self) -> Pair {
         self.signed(&params(ExtendedKeyUsagePurpose::ServerAuth, &["localhost"]))
     }
 
-    pub(in crate::serve::web) fn client(&self) -> Pair {
+    pub(crate) fn client(&self) -> Pair {
         self.client_named(&["localhost"])
     }
 
     /// `names`: host names and addresses.
-    pub(in crate::serve::web) fn client_named(&self, names: &[&str]) -> Pair {
+    pub(crate) fn client_named(&self, names: &[&str]) -> Pair {
         self.signed(&params(ExtendedKeyUsagePurpose::ClientAuth, names))
     }
 
-    pub(in crate::serve::web) fn signed(&self, params: &CertificateParams) -> Pair {
+    pub(crate) fn signed(&self, params: &CertificateParams) -> Pair {
         let key = KeyPair::generate().unwrap();
         let cert = params.clone().signed_by(&key, &self.0).unwrap();
         Pair { cert: cert.pem(), key: key.serialize_pem() }
     }
 }
 
-pub(in crate::serve::web) fn params(usage: ExtendedKeyUsagePurpose, names: &[&str]) -> CertificateParams {
+pub(crate) fn params(usage: ExtendedKeyUsagePurpose, names: &[&str]) -> CertificateParams {
     let names = names.iter().map(|name| (*name).to_owned());
     let mut params = CertificateParams::new(names.collect::<Vec<_>>()).unwrap();
     params.extended_key_usages = vec![usage];

@@ -29,10 +29,10 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 /// Size of the page `/long`.
 pub(super) const LONG: usize = 16 << 20;
 
-pub(super) struct Server {
-    pub(super) addresses: Vec<SocketAddr>,
-    pub(super) stop: Option<oneshot::Sender<()>>,
-    pub(super) task: JoinHandle<io::Result<()>>,
+pub(crate) struct Server {
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) stop: Option<oneshot::Sender<()>>,
+    pub(crate) task: JoinHandle<io::Result<()>>,
     tally: Arc<WebTally>,
     folder: TempDir,
     in_force: Arc<watch::Sender<Arc<Settings>>>,
@@ -57,22 +57,33 @@ impl Server {
         config: &str,
         files: &[(&str, &str)],
     ) -> Result<Self, String> {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, text) in files.iter().chain(&[("web.yml", config)]) {
-            std::fs::write(folder.path().join(name), text).unwrap();
-        }
+        let folder = written(config, files);
         let (source, loaded) = SettingsSource::open(&folder.path().join("web.yml"))?;
-        Ok(Self::start(limits, loaded, source, folder))
-    }
-
-    fn start(limits: ClientLimits, loaded: Loaded, source: SettingsSource, folder: TempDir) -> Self {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let listeners = bind(&[any, any], "").expect("free ports");
-        let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
         let pages = Router::new()
             .route("/", get(async || "served\n"))
             .route("/long", get(async || "x".repeat(LONG)))
             .route("/never", get(async || std::future::pending::<()>().await));
+        Ok(Self::start(limits, loaded, source, folder, pages))
+    }
+
+    /// With other pages, and the usual limits.
+    pub(crate) fn serving(pages: Router, config: &str, files: &[(&str, &str)]) -> Self {
+        let folder = written(config, files);
+        let opened = SettingsSource::open(&folder.path().join("web.yml"));
+        let (source, loaded) = opened.unwrap_or_else(|line| panic!("{line}"));
+        Self::start(ClientLimits::default(), loaded, source, folder, pages)
+    }
+
+    fn start(
+        limits: ClientLimits,
+        loaded: Loaded,
+        source: SettingsSource,
+        folder: TempDir,
+        pages: Router,
+    ) -> Self {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listeners = bind(&[any, any], "").expect("free ports");
+        let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
         let (stop, stopped) = oneshot::channel();
         let stopped = async {
             let _ = stopped.await;
@@ -156,6 +167,14 @@ impl Server {
     pub(super) async fn get_tls(&self, trusted: &Authority, own: Option<&Pair>) -> io::Result<String> {
         request(self.handshake(trusted, own).await?, "/", "").await
     }
+}
+
+fn written(config: &str, files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files.iter().chain(&[("web.yml", config)]) {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
 }
 
 fn client(trusted: &Authority, own: Option<&Pair>, provider: CryptoProvider) -> ClientConfig {

@@ -1,0 +1,206 @@
+//! `kfd-trace top --url`: what a daemon knows of its machine, on the whole terminal.
+//!
+//! In: its documents, once an interval. Out: a [`Moment`] of each; while there is no answer, the last one, marked as old.
+
+use super::screen::Screen;
+use crate::output::reported::{self, ReportedEvent};
+use crate::output::top::{Moment, RECENT, Recent, Silence, Watched};
+use crate::remote::{Access, Client, Documents, Failure};
+use crate::runtime::exit::Stop;
+use crate::runtime::signals::Signals;
+use crate::runtime::stderr::say;
+use crate::text::clock::Clock;
+use jiff::tz::TimeZone;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+/// What is requested.
+#[derive(Clone, Debug)]
+pub struct WatchOptions {
+    pub access: Access,
+    /// Between two questions.
+    pub interval: Duration,
+    pub colour: bool,
+}
+
+/// An answer that takes longer than an interval and this is missed.
+const SOON: Duration = Duration::from_secs(2);
+
+/// How often the time without an answer is shown.
+const TICK: Duration = Duration::from_secs(1);
+
+type Answer = Result<Moment, Failure>;
+
+/// Watches it until the user ends it. An answer that is missed later ends nothing.
+///
+/// # Errors
+/// If the first answer is none, or there is no terminal.
+pub async fn watch(options: &WatchOptions) -> Result<(), Stop> {
+    let mut signals = Signals::of_a_terminal().map_err(Stop::failed)?;
+    let mut watcher = Watcher::new(Client::new(options.access.clone()));
+    let first = tokio::select! {
+        first = watcher.moment() => first.map_err(|failure| failure.stop(&options.access))?,
+        () = signals.any() => return Ok(()),
+    };
+    show(options, watcher, first, &mut signals).await
+}
+
+/// Watches the daemon of this machine, where `stop` says why there is no tracing by itself.
+///
+/// # Errors
+/// `stop`, with what to do, if there is no such daemon.
+pub(super) async fn instead(stop: Stop, interval: Duration, colour: bool) -> Result<(), Stop> {
+    let options = WatchOptions { access: Access::here(), interval, colour };
+    let mut signals = Signals::of_a_terminal().map_err(Stop::failed)?;
+    let mut watcher = Watcher::new(Client::new(options.access.clone()));
+    match watcher.moment().await {
+        Ok(first) if first.why_not.is_none() => {
+            say(format_args!("showing what the daemon at {} knows: {}", options.access.target, stop.line));
+            show(&options, watcher, first, &mut signals).await
+        }
+        _ => Err(Stop { line: format!("{}; or show a running daemon's by --url URL", stop.line), ..stop }),
+    }
+}
+
+async fn show(
+    options: &WatchOptions,
+    watcher: Watcher,
+    first: Moment,
+    signals: &mut Signals,
+) -> Result<(), Stop> {
+    let mut screen = Screen::open(options.colour)?;
+    let mut last = Last::new(first, options.interval + SOON, Instant::now());
+    screen.show(last.moment(Instant::now()));
+    let (sender, mut answers) = mpsc::channel(1);
+    let asking = tokio::spawn(watcher.ask(options.interval, sender));
+    let mut due = interval(TICK);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let shown = loop {
+        tokio::select! {
+            ended = screen.ended() => break ended,
+            () = signals.any() => break Ok(()),
+            Some(answer) = answers.recv() => {
+                last.take(answer, Instant::now());
+                screen.show(last.moment(Instant::now()));
+            }
+            _ = due.tick() => if last.is_old(Instant::now()) {
+                screen.show(last.moment(Instant::now()));
+            }
+        }
+    };
+    asking.abort();
+    screen.close().await;
+    shown
+}
+
+/// The last answer, and what came after it.
+pub(super) struct Last {
+    moment: Moment,
+    at: Instant,
+    /// An answer is missed after this time.
+    soon: Duration,
+    failure: Option<Failure>,
+}
+
+impl Last {
+    pub(super) fn new(moment: Moment, soon: Duration, at: Instant) -> Self {
+        Last { moment, at, soon, failure: None }
+    }
+
+    pub(super) fn take(&mut self, answer: Answer, at: Instant) {
+        match answer {
+            Ok(moment) => *self = Last::new(moment, self.soon, at),
+            Err(failure) => self.failure = Some(failure),
+        }
+    }
+
+    pub(super) fn is_old(&self, now: Instant) -> bool {
+        self.failure.is_some() || now.duration_since(self.at) > self.soon
+    }
+
+    pub(super) fn moment(&self, now: Instant) -> Moment {
+        let silence = self.is_old(now).then(|| Silence {
+            for_ns: u64::try_from(now.duration_since(self.at).as_nanos()).unwrap_or(u64::MAX),
+            why: self.failure.as_ref().map(Failure::what),
+        });
+        let watched = self.moment.watched.clone().map(|watched| Watched { silence, ..watched });
+        Moment { watched, ..self.moment.clone() }
+    }
+}
+
+/// Asks the daemon.
+pub(super) struct Watcher {
+    client: Client,
+    /// Those that were shown: a row that is selected stays so.
+    events: Vec<Arc<ReportedEvent>>,
+    zone: TimeZone,
+}
+
+impl Watcher {
+    pub(super) fn new(client: Client) -> Self {
+        Watcher { client, events: Vec::new(), zone: TimeZone::system() }
+    }
+
+    /// Without end, as long as answers are received.
+    async fn ask(mut self, interval: Duration, answers: mpsc::Sender<Answer>) {
+        loop {
+            sleep(interval).await;
+            let answer = self.moment().await;
+            if answers.send(answer).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    pub(super) async fn moment(&mut self) -> Answer {
+        let documents = self.client.documents(RECENT).await?;
+        let access = self.client.access();
+        let watched = Watched { place: access.target.place(), insecure: access.insecure, silence: None };
+        self.keep(documents.events.reported());
+        Ok(moment(documents, self.events.clone(), self.zone.clone(), watched))
+    }
+
+    fn keep(&mut self, events: Vec<ReportedEvent>) {
+        let known = std::mem::take(&mut self.events);
+        let same = |event: ReportedEvent| {
+            let known = known.iter().find(|known| ***known == event);
+            known.map_or_else(|| Arc::new(event), Arc::clone)
+        };
+        // Those of a screen alone: a daemon may have sent more.
+        let newest = events.len().saturating_sub(RECENT);
+        self.events = events.into_iter().skip(newest).map(same).collect();
+    }
+}
+
+/// By the daemon's clock: it need not be that of this machine.
+pub(super) fn moment(
+    documents: Documents,
+    events: Vec<Arc<ReportedEvent>>,
+    zone: TimeZone,
+    watched: Watched,
+) -> Moment {
+    let Documents { status, lists, .. } = documents;
+    let (why_not, lists) = match lists {
+        Ok(lists) => (None, Some(lists)),
+        Err(why) => (Some(why), None),
+    };
+    let counted = lists.as_ref().is_some_and(|lists| lists.gpus.have_evictions());
+    let now_ns = lists.as_ref().map_or(status.at_ns(), |lists| lists.queues.at_ns());
+    let topology = lists.as_ref().map(|lists| reported::topology(&lists.gpus, Some(&status)));
+    let snapshot = lists.map(|lists| reported::snapshot(&lists.queues, lists.processes, &lists.gpus));
+    Moment {
+        snapshot: snapshot.unwrap_or_default(),
+        topology: topology.unwrap_or_default(),
+        clock: Clock { mono_to_wall_ns: 0, zone },
+        now_ns,
+        recent: events.into_iter().map(Recent::Reported).collect(),
+        sight: status.sight(counted),
+        lost: Some(status.lost().clone()),
+        why_not,
+        sample: status.sample(),
+        played: None,
+        watched: Some(watched),
+    }
+}

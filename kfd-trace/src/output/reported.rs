@@ -1,0 +1,64 @@
+//! Documents of the API of a daemon, read: the inverse of [`super::api`].
+//!
+//! In: bytes that anybody may have made. Out: the state as the daemon's own ([`snapshot`], [`topology`]), what it sees
+//! ([`Status`]) and its history ([`ReportedEvent`]). Lists have a greatest length, and names of GPUs are made safe for a
+//! terminal here; all others are, as always, where they are shown. Times are nanoseconds of the Unix epoch, by the
+//! daemon's clock.
+
+mod event;
+mod gpu;
+mod list;
+mod process;
+mod queue;
+mod rows;
+mod status;
+
+pub use event::{Events, ReportedEvent};
+pub use gpu::{Gpus, topology};
+pub use process::Processes;
+pub use queue::{QueueRow, Queues};
+pub use rows::snapshot;
+pub use status::Status;
+
+use super::api::SCHEMA;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// A document.
+pub trait Document: DeserializeOwned {
+    fn schema(&self) -> u64;
+}
+
+/// Why it cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotRead {
+    /// It is no document of the API, for this reason.
+    Foreign(String),
+    /// It has another version.
+    Version(u64),
+}
+
+/// Reads a document.
+///
+/// # Errors
+/// If it is none, or of another version.
+pub fn read<D: Document>(bytes: &[u8]) -> Result<D, NotRead> {
+    #[derive(Deserialize)]
+    struct Head {
+        schema: u64,
+    }
+    let version = |schema| (schema != u64::from(SCHEMA)).then_some(NotRead::Version(schema));
+    match serde_json::from_slice::<D>(bytes) {
+        Ok(document) => version(document.schema()).map_or(Ok(document), Err),
+        // Another version may have other fields.
+        Err(error) => {
+            let head = serde_json::from_slice::<Head>(bytes).ok();
+            Err(head
+                .and_then(|head| version(head.schema))
+                .unwrap_or_else(|| NotRead::Foreign(error.to_string())))
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

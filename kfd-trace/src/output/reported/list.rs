@@ -1,0 +1,89 @@
+//! Values of JSON that are kept in a bounded size: a small document must not become much in memory.
+
+use crate::state::{Source, Sources};
+use jiff::Timestamp;
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// A list of at most `N`.
+struct AtMost<T, const N: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for AtMost<T, N> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {N}")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+        let mut all = Vec::new();
+        while let Some(one) = list.next_element()? {
+            if all.len() == N {
+                return Err(A::Error::custom(format_args!("a list has more than {N} entries")));
+            }
+            all.push(one);
+        }
+        Ok(all)
+    }
+}
+
+/// For `deserialize_with`.
+pub(super) fn at_most<'de, D, T, const N: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    deserializer.deserialize_seq(AtMost::<T, N>(PhantomData))
+}
+
+/// A number as `0x1f`; `None` for any other text.
+pub(super) fn hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let text = Option::<Cow<'_, str>>::deserialize(deserializer)?;
+    Ok(text.and_then(|text| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()))
+}
+
+/// A number as `17`; `None` for any other text.
+pub(super) fn decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(Option::<Cow<'_, str>>::deserialize(deserializer)?.and_then(|text| text.parse().ok()))
+}
+
+/// Words of a mask, as `0x000000ff`.
+#[derive(Clone, Copy, Debug)]
+struct Word(Option<u32>);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Word(hex(deserializer)?.and_then(|word| u32::try_from(word).ok())))
+    }
+}
+
+/// More CUs than any GPU has.
+const WORDS: usize = 128;
+
+/// `None` also where a word is none.
+pub(super) fn mask<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u32>>, D::Error> {
+    struct Words(Option<Vec<u32>>);
+    impl<'de> Deserialize<'de> for Words {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let words = at_most::<D, Word, WORDS>(deserializer)?;
+            Ok(Words(words.into_iter().map(|word| word.0).collect()))
+        }
+    }
+    Ok(Option::<Words>::deserialize(deserializer)?.and_then(|words| words.0))
+}
+
+/// Names that are not known are of a later version.
+pub(super) fn sources<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sources, D::Error> {
+    let names = at_most::<D, Cow<'_, str>, 16>(deserializer)?;
+    let known = Source::ALL.iter().filter(|source| names.iter().any(|name| name == source.name()));
+    Ok(known.fold(Sources::default(), |all, source| all.with(*source)))
+}
+
+/// A time in RFC 3339, as nanoseconds of the Unix epoch.
+pub(super) fn unix_ns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let text = Cow::<'_, str>::deserialize(deserializer)?;
+    let at = text.parse::<Timestamp>().ok().and_then(|at| u64::try_from(at.as_nanosecond()).ok());
+    at.ok_or_else(|| D::Error::custom("a time is not in RFC 3339"))
+}

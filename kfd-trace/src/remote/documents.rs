@@ -1,0 +1,80 @@
+//! The documents of the API that are read together. Each has a greatest size.
+
+use super::client::Client;
+use super::failure::Failure;
+use crate::output::reported::{self, Document, Events, Gpus, NotRead, Processes, Queues, Status};
+use tokio::task::spawn_blocking;
+
+/// Some 70,000 queues.
+const QUEUES: usize = 64 << 20;
+/// All processes that a daemon keeps.
+const PROCESSES: usize = 32 << 20;
+/// Each of the others.
+const OTHERS: usize = 4 << 20;
+
+/// What exists.
+#[derive(Debug)]
+pub struct Lists {
+    pub queues: Queues,
+    pub processes: Processes,
+    pub gpus: Gpus,
+}
+
+/// All that a screen shows.
+#[derive(Debug)]
+pub struct Documents {
+    pub status: Status,
+    pub events: Events,
+    /// Or why nothing is traced now.
+    pub lists: Result<Lists, String>,
+}
+
+impl Client {
+    async fn read<D: Document + Send + 'static>(&mut self, path: &str, limit: usize) -> Result<D, Failure> {
+        let bytes = self.get(path, limit).await?;
+        // A long one takes a while, in which keys and signals are answered.
+        let read = spawn_blocking(move || reported::read(&bytes)).await;
+        read.map_err(|error| Failure::NotTheApi(error.to_string()))?.map_err(|why| match why {
+            NotRead::Foreign(why) => Failure::NotTheApi(why),
+            NotRead::Version(version) => Failure::OtherVersion(version),
+        })
+    }
+
+    /// Live queues.
+    ///
+    /// # Errors
+    /// Why they could not be read.
+    pub async fn queues(&mut self) -> Result<Queues, Failure> {
+        self.read("/api/v1/queues", QUEUES).await
+    }
+
+    /// What exists.
+    ///
+    /// # Errors
+    /// As [`Client::queues`].
+    pub async fn lists(&mut self) -> Result<Lists, Failure> {
+        Ok(Lists {
+            queues: self.queues().await?,
+            processes: self.read("/api/v1/processes", PROCESSES).await?,
+            gpus: self.read("/api/v1/gpus", OTHERS).await?,
+        })
+    }
+
+    /// All of it, with the newest `events`.
+    ///
+    /// # Errors
+    /// As [`Client::queues`], but for a daemon that traces nothing now.
+    pub async fn documents(&mut self, events: usize) -> Result<Documents, Failure> {
+        let status: Status = self.read("/api/v1/status", OTHERS).await?;
+        let lists = match status.why_not() {
+            Some(why) => Err(why),
+            None => match self.lists().await {
+                Ok(lists) => Ok(lists),
+                // It was unloaded meanwhile.
+                Err(failure) => Err(failure.not_traced().map(str::to_owned).ok_or(failure)?),
+            },
+        };
+        let events = self.read(&format!("/api/v1/events?limit={events}"), OTHERS).await?;
+        Ok(Documents { status, events, lists })
+    }
+}

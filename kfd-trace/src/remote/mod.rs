@@ -1,0 +1,23 @@
+//! The API of a running daemon, here or on another node, read as curl would: without any privilege.
+//!
+//! In: a URL with a login and certificates ([`Access`]). Out: documents of a bounded size ([`Client`]), or in one line
+//! what, where and what to do ([`Failure`]). No redirect is followed and no proxy is used: a password goes to the host
+//! of the URL alone.
+
+mod access;
+mod client;
+mod documents;
+mod failure;
+mod login;
+mod target;
+mod trust;
+
+pub use access::{Access, AccessOptions};
+pub use client::Client;
+pub use documents::{Documents, Lists};
+pub use failure::Failure;
+pub use login::{Login, PASSWORD, Secret};
+pub use target::Target;
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,75 @@
+//! `ps --url` and `top --url` of a daemon, as separate processes. The daemon waits for a driver that does not exist: it needs
+//! no privilege.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+/// Ended when it is dropped.
+struct Daemon {
+    child: Child,
+    url: String,
+}
+
+impl Daemon {
+    fn waiting_for_a_driver() -> Self {
+        let mut command = kfd_trace(&["daemon", "--web.listen-address=127.0.0.1:0", "--path.sysfs=/nowhere"]);
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the daemon");
+        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+        let url = |line: String| {
+            line.split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned)
+        };
+        let url = lines.find_map(url).expect("it says where it listens");
+        let url = url.trim_end_matches(|c: char| !c.is_ascii_digit()).to_owned();
+        std::thread::spawn(move || lines.for_each(drop));
+        Daemon { child, url }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn kfd_trace(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kfd-trace"));
+    command.args(args).stdin(Stdio::null()).env_remove("KFD_TRACE_PASSWORD");
+    command
+}
+
+/// Its exit code and its line on standard error; there is nothing else.
+fn refused(command: &mut Command) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } = command.output().expect("the program");
+    let line = String::from_utf8(stderr).expect("text");
+    assert!(stdout.is_empty() && line.lines().count() == 1, "{line}");
+    (status.code(), line)
+}
+
+#[test]
+fn a_daemon_without_a_driver_is_told_from_one_that_is_not_there() {
+    let daemon = Daemon::waiting_for_a_driver();
+    let (code, line) = refused(&mut kfd_trace(&["ps", "--url", &daemon.url]));
+    assert_eq!(code, Some(3), "{line}");
+    assert!(line.contains(&format!("{}: nothing is traced there: ", daemon.url)), "{line}");
+    let url = daemon.url.clone();
+    drop(daemon);
+    let (code, line) = refused(&mut kfd_trace(&["ps", "--json", "--url", &url]));
+    assert!(code == Some(1) && line.contains("it refuses the connection; "), "{line}");
+}
+
+#[test]
+fn a_password_without_a_terminal_comes_from_elsewhere_or_is_missed() {
+    let (code, line) = refused(&mut kfd_trace(&["ps", "--url", "http://ann@127.0.0.1:9"]));
+    assert!(code == Some(2) && line.contains("the password of ann is missing"), "{line}");
+    let mut command = kfd_trace(&["ps", "--url", "http://ann@127.0.0.1:9"]);
+    let (code, line) = refused(command.env("KFD_TRACE_PASSWORD", "s3cret"));
+    assert!(code == Some(1) && line.contains("http://127.0.0.1:9: it refuses"), "{line}");
+    assert!(!line.contains("s3cret") && !line.contains("ann"), "{line}");
+}
+
+#[test]
+fn top_of_a_daemon_takes_a_terminal() {
+    let (code, line) = refused(&mut kfd_trace(&["top", "--url", "http://127.0.0.1:9"]));
+    assert!(code == Some(2) && line.contains("`top` needs a terminal"), "{line}");
+}
