@@ -124,8 +124,9 @@ pub struct HostQueueReport {
 pub struct CompletedReport {
     pub count: u64,
     pub profiled: u64,
-    pub wall_us: i128,
+    /// From the command's queueing to its submission, in sum.
     pub cpu_us: i128,
+    /// From its start on the GPU to its end, in sum.
     pub gpu_us: i128,
 }
 

@@ -123,13 +123,7 @@ fn host_queues(tally: &Tally) -> Vec<HostQueueReport> {
 
 fn completed(tally: &Tally) -> CompletedReport {
     let of = tally.completed;
-    CompletedReport {
-        count: of.count,
-        profiled: of.profiled,
-        wall_us: of.wall_us,
-        cpu_us: of.cpu_us,
-        gpu_us: of.gpu_us,
-    }
+    CompletedReport { count: of.count, profiled: of.profiled, cpu_us: of.cpu_us, gpu_us: of.gpu_us }
 }
 
 fn rate(tally: &Tally) -> RateReport {
