@@ -85,7 +85,7 @@ pub fn html(view: &PageView<'_>, query: &PageQuery) -> Result<String, String> {
     let top = Top {
         unseen: !unseen.meaning.is_empty(),
         lost: !unseen.lost.is_empty(),
-        unseen_href: if is_node { "#unseen" } else { "/#unseen" },
+        unseen_href: if is_node { "#unseen" } else { "./#unseen" },
         ..top
     };
     let title = match (&top.reason, &query.subject) {

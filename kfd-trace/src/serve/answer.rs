@@ -199,7 +199,7 @@ impl PageSource for SharedPage {
             now_ns: now.ns,
         };
         let live = taken.why.is_none().then_some(&view);
-        let rates = self.rates().clone();
+        let rates = self.rates();
         let made = self.with_tracing(&taken, &now, |tracing| {
             page::html(&PageView { now: live, tracing, past: &past, rates: &rates }, &query)
         });

@@ -20,7 +20,7 @@ use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::limits::{
     CALLER_SLOTS, IN_FLIGHT_MAX, IOCTL_ERRORS_MAX, IOCTL_STATS_MAX, PROCESSES_MAX,
 };
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A running tracer.
 pub struct Serving {
@@ -49,7 +49,7 @@ pub struct SharedPage {
     /// Nanoseconds of the Unix epoch. Read once: else it would move with each reading of the two clocks.
     pub(super) started_unix_ns: i64,
     /// What the page's sparklines show. Locked alone, or last.
-    pub(super) rates: Mutex<Rates>,
+    pub(super) rates: Mutex<Arc<Rates>>,
     /// Empty where nothing is recorded.
     pub(super) recording: OnceLock<Watch>,
 }
@@ -84,13 +84,15 @@ impl SharedPage {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn rates(&self) -> MutexGuard<'_, Rates> {
-        self.rates.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn rates(&self) -> Arc<Rates> {
+        Arc::clone(&self.rates.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The queues were sampled.
     pub fn sampled(&self, tracer: &Tracer) {
-        self.rates().add(&tracer.state, clock::mono_ns());
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        // Copied only while a page is made of them.
+        Arc::make_mut(&mut rates).add(&tracer.state, clock::mono_ns());
     }
 
     /// There is nothing to trace now. Returns what was served.

@@ -1,5 +1,6 @@
 //! Formats values for the page.
 
+use crate::attribute::Topology;
 use crate::output::api::ApiView;
 use crate::text::clock::age;
 use crate::text::escape;
@@ -36,6 +37,11 @@ pub(super) fn show(value: Option<impl ToString>) -> String {
 
 pub(super) fn dash() -> String {
     "–".to_owned()
+}
+
+/// `gpu 0 (0000:05:00.0, gfx942)`, or by its gpu_id where the topology does not have it.
+pub(super) fn label(gpu_id: u32, topology: &Topology) -> String {
+    topology.label(gpu_id).unwrap_or_else(|| format!("gpu_id={gpu_id}"))
 }
 
 /// How long ago something was: HTML of a `<time>` whose text the page's script counts on.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct GpuRow {
     pub(super) label: String,
     pub(super) gpu_id: u32,
-    pub(super) processes: usize,
+    pub(super) processes: String,
     /// Each pool of slots: its name and its use.
     pub(super) slots: Vec<SlotCells>,
     pub(super) rate: String,
@@ -20,8 +20,8 @@ pub(super) struct GpuRow {
     pub(super) stalled: bool,
     pub(super) evicted: String,
     pub(super) faults: String,
-    pub(super) resets: u64,
-    pub(super) hangs: u64,
+    pub(super) resets: String,
+    pub(super) hangs: String,
     /// What is wrong now, if anything.
     pub(super) trouble: Option<&'static str>,
 }
@@ -47,6 +47,7 @@ pub(super) fn rows(rates: &Rates, seen: Seen, view: &ApiView<'_>) -> Vec<GpuRow>
         let had = view.snapshot.gpus.get(&gpu.gpu_id).copied().unwrap_or_default();
         let pool = |one: &PoolUse| {
             let [used, slots] = one.counts();
+            let used = if seen.queues { used } else { "?".to_owned() };
             SlotCells { pool: one.pool.words(), used, slots, over: one.oversubscribed() }
         };
         let evicted = |process: &&crate::state::Process| {
@@ -58,7 +59,7 @@ pub(super) fn rows(rates: &Rates, seen: Seen, view: &ApiView<'_>) -> Vec<GpuRow>
         GpuRow {
             label: gpu.label(),
             gpu_id: gpu.gpu_id,
-            processes,
+            processes: show(Some(processes).filter(|count| *count > 0 || seen.queues)),
             slots: budget.pools(gpu).iter().map(pool).collect(),
             rate: show(load.rate()),
             spark: rates.spark(Line::Gpu(gpu.gpu_id), view.now_ns),
@@ -66,8 +67,8 @@ pub(super) fn rows(rates: &Rates, seen: Seen, view: &ApiView<'_>) -> Vec<GpuRow>
             stalled: load.stalled > 0,
             evicted: show(seen.evictions.then(|| view.snapshot.live().filter(evicted).count())),
             faults: show(seen.faults.then_some(had.vm_faults)),
-            resets: had.resets,
-            hangs: had.hangs,
+            resets: show(seen.resets.then_some(had.resets)),
+            hangs: show(seen.hangs.then_some(had.hangs)),
             trouble: had.trouble(),
         }
     };

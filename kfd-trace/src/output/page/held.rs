@@ -1,6 +1,6 @@
 //! Which process held which queue at a time in the past.
 
-use super::cells::{dash, seconds, show, text};
+use super::cells::{dash, label, seconds, show, text};
 use super::events::EventsPart;
 use super::query::Past;
 use super::sections::Section;
@@ -56,7 +56,7 @@ impl Held {
             counted(processes.len(), "process", "processes")
         );
         let row = |row: crate::output::api::HoldingRow<'_>| HeldRow {
-            gpu: row.gpu.unwrap_or_else(|| row.gpu_id.map_or_else(dash, |id| format!("gpu_id={id}"))),
+            gpu: row.gpu_id.map_or_else(dash, |id| label(id, view.now.topology)),
             pid: show(row.who.pid),
             tgid: row.who.pid,
             comm: row.who.comm.map_or_else(dash, text),
@@ -95,7 +95,11 @@ pub(super) fn sections(view: &PageView<'_>, at_ns: i64) -> Result<Sections, Stri
     let held = Held::new(&HeldView { now, ended, at_ns, began_ns, kept, traced }, ts.clone());
     let events = EventsPart::new(recent, now.topology, "Events until then", "the newest first (UTC)");
     let top = Top {
-        headline: held.count.clone(),
+        headline: match (held.traced, held.complete) {
+            (false, _) => "Nothing was traced".to_owned(),
+            (true, false) => format!("At least {}", held.count),
+            (true, true) => held.count.clone(),
+        },
         reason: None,
         at: seconds(&ts),
         ts,

@@ -14,7 +14,7 @@ use crate::text::clock;
 use askama::Template;
 
 /// Rows of queues.
-pub(super) const ROOM: Room = Room { queues: 300, of_process: 12, groups: 300 };
+pub(super) const ROOM: Room = Room { queues: 300, of_process: 12, groups: 300, shared: true };
 
 #[derive(Template)]
 #[template(path = "page/gpus.html")]
@@ -36,7 +36,7 @@ struct ProcessesPart {
 struct Column {
     title: &'static str,
     numeric: bool,
-    /// To sort by it; `None`: it cannot be, or already is.
+    /// To sort by it; `None`: it cannot be.
     href: Option<String>,
     /// Of `aria-sort`, if it is sorted by this column.
     order: Option<&'static str>,
@@ -47,6 +47,7 @@ struct Column {
 struct EvictionsPart {
     /// `None`: nothing is traced now.
     now: Option<Part<EvictedRow>>,
+    seen: bool,
     moved: Vec<events::EventRow>,
 }
 
@@ -72,8 +73,8 @@ fn href(filter: &str, sort: Sort) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(pairs.into_iter().filter_map(|(name, value)| Some((name, value?))));
     match query.finish() {
-        query if query.is_empty() => "/".to_owned(),
-        query => format!("/?{query}"),
+        query if query.is_empty() => "./".to_owned(),
+        query => format!("./?{query}"),
     }
 }
 
@@ -84,7 +85,7 @@ fn columns(filter: &str, chosen: Sort) -> Vec<Column> {
         Column {
             title,
             numeric,
-            href: sort.filter(|_| !is_chosen).map(|sort| href(filter, sort)),
+            href: sort.map(|sort| href(filter, sort)),
             order: is_chosen.then_some(order),
         }
     };
@@ -111,23 +112,26 @@ pub(super) fn sections(view: &PageView<'_>, (filter, sort): (&str, Sort)) -> Res
             all: now.snapshot.live().count(),
         };
         let gpus = GpusPart { gpus: Part::new(gpus::rows(view.rates, seen, now), ROWS) };
-        let on_gpus = queues::by_gpu(passing.iter().map(|working| working.process), ROOM, now);
-        let none = if filter.is_empty() {
-            "There is no queue now."
-        } else {
-            "No process that passes the filter has one."
+        let on_gpus = queues::by_gpu(passing.iter().map(|working| working.process), ROOM, (seen, now));
+        let none = match (filter.is_empty(), seen.queues) {
+            (false, _) => "No process that passes the filter has one.",
+            (true, true) => "There is no queue now.",
+            (true, false) => "No queue is known. Not all can be seen.",
         };
         evicted = Some(Part::new(processes::evicted(&passing, now), ROWS));
         links.extend([("gpus", "GPUs"), ("processes", "Processes"), ("queues", "Queues")]);
         sections.extend([
             Section::new("gpus", &gpus)?,
             Section::new("processes", &part)?,
-            Section::new("queues", &QueuesPart { on_gpus, nothing: none })?,
+            Section::new("queues", &QueuesPart { on_gpus, nothing: none, of_process: false })?,
         ]);
     }
     if evicted.is_some() || !moved.is_empty() {
         links.push(("evictions", "Evictions"));
-        sections.push(Section::new("evictions", &EvictionsPart { now: evicted, moved })?);
+        sections.push(Section::new(
+            "evictions",
+            &EvictionsPart { now: evicted, seen: view.seen().evictions, moved },
+        )?);
     }
     let began = clock::rfc3339(view.tracing.began_ns).as_deref().map(seconds).unwrap_or_default();
     let caption = "Processes that began and ended, and errors, the newest first (UTC)";
@@ -144,13 +148,13 @@ mod tests {
 
     #[test]
     fn links_to_sort_keep_the_filter() {
-        assert_eq!(href("", Sort::State), "/");
-        assert_eq!(href("a b&c", Sort::Rate), "/?q=a+b%26c&sort=rate");
+        assert_eq!(href("", Sort::State), "./");
+        assert_eq!(href("a b&c", Sort::Rate), "./?q=a+b%26c&sort=rate");
         let columns = columns("é", Sort::Rate);
         let chosen: Vec<_> = columns.iter().filter(|column| column.order.is_some()).collect();
         let [rate] = chosen.as_slice() else { panic!("one is chosen") };
-        assert_eq!((rate.title, rate.order, &rate.href), ("Retires", Some("descending"), &None));
-        assert_eq!(columns[3].href.as_deref(), Some("/?q=%C3%A9"), "the usual order needs no parameter");
+        assert_eq!((rate.title, rate.order), ("Retires", Some("descending")));
+        assert_eq!(columns[3].href.as_deref(), Some("./?q=%C3%A9"), "the usual order needs no parameter");
         assert_eq!(columns[6].href, None, "a picture is not sorted by");
     }
 }

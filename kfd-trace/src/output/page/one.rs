@@ -1,6 +1,6 @@
 //! The pages of one process, and of one queue.
 
-use super::cells::{dash, seconds, show, since, text};
+use super::cells::{dash, label, seconds, show, since, text};
 use super::events::EventsPart;
 use super::processes::{self, StateCells, Working};
 use super::queues::{self, QueuesPart, Room};
@@ -22,7 +22,7 @@ use askama::Template;
 use std::sync::Arc;
 
 /// Queues of one process: all of a sane one.
-const ROOM: Room = Room { queues: 1_000, of_process: 1_000, groups: 1_000 };
+const ROOM: Room = Room { queues: 1_000, of_process: 1_000, groups: 1_000, shared: false };
 
 /// A line of what is known: its name and its value.
 struct Fact {
@@ -63,6 +63,7 @@ struct OneProcess {
 #[template(path = "page/memory.html")]
 struct MemoryPart {
     pid: u32,
+    lives: bool,
     /// `None`: none of its calls was seen.
     complete: Option<bool>,
     count: String,
@@ -78,14 +79,13 @@ struct HeldCells {
     age: String,
 }
 
-/// What is known of a live queue.
+/// What is known of the live queues with this id: each context of a PID (7.2) may have one.
 #[derive(Template)]
 #[template(path = "page/queue.html")]
 struct QueuePart {
     pid: u32,
     queue_id: u32,
-    /// Empty: there is no such queue now.
-    facts: Vec<Fact>,
+    queues: Vec<Vec<Fact>>,
 }
 
 /// The rows of a PID, the live ones first.
@@ -160,23 +160,25 @@ fn process_facts(working: &Working<'_>, seen: Seen, view: &ApiView<'_>) -> Vec<F
         Fact::new("VRAM", if vram.is_empty() { dash() } else { vram.join("; ") }),
         Fact::new("Evictions", joined(evictions.collect(), seen.evictions)),
         Fact::new("VM faults", joined(faults.collect(), seen.faults)),
-        Fact::new(
-            "/dev/kfd since it is traced",
-            format!(
-                "{}, {} failed, {}",
-                counted(usize::try_from(process.opens).unwrap_or(usize::MAX), "open", "opens"),
-                process.failed_opens,
-                counted(usize::try_from(process.closes).unwrap_or(usize::MAX), "close", "closes")
-            ),
-        ),
+        Fact::new("/dev/kfd since it is traced", if seen.opens { device(process) } else { dash() }),
     ]);
     facts
 }
 
+/// `1 open, 0 failed, 0 closes`
+fn device(process: &Process) -> String {
+    let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    let (opens, closes) = (count(process.opens), count(process.closes));
+    let (opens, closes) = (counted(opens, "open", "opens"), counted(closes, "close", "closes"));
+    format!("{opens}, {} failed, {closes}", process.failed_opens)
+}
+
 /// Its live queues.
-fn live_queues(found: &[&Process], view: &ApiView<'_>) -> QueuesPart {
+fn live_queues(found: &[&Process], seen: Seen, view: &ApiView<'_>) -> QueuesPart {
     let live = found.iter().copied().filter(|process| process.alive());
-    QueuesPart { on_gpus: queues::by_gpu(live, ROOM, view), nothing: "It has no queue now." }
+    let nothing =
+        if seen.queues { "It has no queue now." } else { "No queue of it is known. Not all can be seen." };
+    QueuesPart { on_gpus: queues::by_gpu(live, ROOM, (seen, view)), nothing, of_process: true }
 }
 
 impl MemoryPart {
@@ -192,42 +194,46 @@ impl MemoryPart {
             address: names::hex(held.va),
             age: since(Some(held.since_ns), view),
         };
-        let whole = live.iter().map(|process| process.memory_is_whole());
-        let complete = whole.reduce(|one, other| one.zip(other).map(|(one, other)| one && other)).flatten();
-        MemoryPart { pid, complete, count, rows: Part::new(held.into_iter().map(row).collect(), ROWS) }
+        // Of those whose calls were seen.
+        let complete =
+            live.iter().filter_map(|process| process.memory_is_whole()).reduce(|one, other| one && other);
+        let rows = Part::new(held.into_iter().map(row).collect(), ROWS);
+        MemoryPart { pid, lives: !live.is_empty(), complete, count, rows }
     }
 }
 
 impl QueuePart {
-    fn new(pid: u32, queue_id: u32, found: &[&Process], view: &ApiView<'_>) -> Self {
-        let live = found.iter().filter(|process| process.alive());
-        let queue = live.filter_map(|process| Some((*process, process.queues.get(&queue_id)?))).next();
-        let facts = queue.map(|(process, queue)| queue_facts(process, queue, view)).unwrap_or_default();
-        QueuePart { pid, queue_id, facts }
+    fn new(pid: u32, queue_id: u32, found: &[&Process], seen: Seen, view: &ApiView<'_>) -> Self {
+        let queues = with_id(found, queue_id).map(|(process, queue)| queue_facts(process, queue, seen, view));
+        QueuePart { pid, queue_id, queues: queues.collect() }
     }
 }
 
-/// GPU of a live queue.
-fn gpu_of(found: &[&Process], queue_id: u32) -> Option<u32> {
-    found
-        .iter()
-        .filter(|process| process.alive())
-        .find_map(|process| process.queues.get(&queue_id)?.facts.gpu_id)
+fn with_id<'v>(found: &[&'v Process], queue_id: u32) -> impl Iterator<Item = (&'v Process, &'v Queue)> {
+    let live = found.iter().copied().filter(|process| process.alive());
+    live.filter_map(move |process| Some((process, process.queues.get(&queue_id)?)))
 }
 
-fn queue_facts(process: &Process, queue: &Queue, view: &ApiView<'_>) -> Vec<Fact> {
-    let (facts, cells) = (&queue.facts, queues::row(process, queue, view));
+/// GPU of the live queue with this id, if there is only one.
+fn gpu_of(found: &[&Process], queue_id: u32) -> Option<u32> {
+    let mut queues = with_id(found, queue_id);
+    let (_, only) = queues.next()?;
+    only.facts.gpu_id.filter(|_| queues.next().is_none())
+}
+
+fn queue_facts(process: &Process, queue: &Queue, seen: Seen, view: &ApiView<'_>) -> Vec<Fact> {
+    let (facts, cells) = (&queue.facts, queues::row(process, queue, seen, view));
     let controls = Controls::of(queue, view.now_ns);
-    let gpu = facts.gpu_id.map_or_else(
-        || "unknown".to_owned(),
-        |id| view.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}")),
-    );
+    let gpu = facts.gpu_id.map_or_else(|| "unknown".to_owned(), |id| label(id, view.topology));
     let suspended = queue.suspended();
     let by = suspended.by.as_ref();
     let mask = queue.cu_mask.as_ref().map(|mask| controls::mask(mask, facts, view.topology));
     let debugger = by.map(|by| format!("by PID {} {}", by.pid, by.comm.as_deref().map_or_else(dash, text)));
-    let mut all = vec![
-        Fact::new("Process", processes::comm(process)),
+    let mut all = vec![Fact::new("Process", processes::comm(process))];
+    if let Some(context) = process.context_id {
+        all.push(Fact::new("Context", context.to_string()));
+    }
+    all.extend([
         Fact::new("GPU", gpu),
         Fact::new("Type", cells.queue_type),
         Fact::new("State", cells.state),
@@ -245,7 +251,7 @@ fn queue_facts(process: &Process, queue: &Queue, view: &ApiView<'_>) -> Vec<Fact
         Fact::new("Write pointer", show(facts.write_pointer_address.map(names::hex))),
         Fact::new("Read pointer", show(facts.read_pointer_address.map(names::hex))),
         Fact::new("Doorbell offset", show(facts.doorbell_offset.map(|offset| format!("{offset:#x}")))),
-    ];
+    ]);
     if let Some(debugger) = debugger {
         all.push(Fact::new("Suspended", debugger));
     }
@@ -266,7 +272,7 @@ pub(super) fn process(view: &PageView<'_>, pid: u32) -> Result<Sections, String>
         vec![("process", "Process"), ("queues", "Queues"), ("memory", "Memory"), ("events", "Events")];
     let sections = vec![
         Section::new("process", &ProcessPart::new(pid, &found, seen, view.rates, now))?,
-        Section::new("queues", &live_queues(&found, now))?,
+        Section::new("queues", &live_queues(&found, seen, now))?,
         Section::new("memory", &MemoryPart::new(pid, &found, now))?,
         Section::new("events", &events)?,
     ];
@@ -281,7 +287,7 @@ pub(super) fn queue(view: &PageView<'_>, pid: u32, queue_id: u32) -> Result<Sect
     let found = of_pid(now, pid);
     let events = history(view, pid, gpu_of(&found, queue_id));
     let sections = vec![
-        Section::new("queue", &QueuePart::new(pid, queue_id, &found, now))?,
+        Section::new("queue", &QueuePart::new(pid, queue_id, &found, view.seen(), now))?,
         Section::new("events", &events)?,
     ];
     Ok((top(view, vec![("queue", "Queue"), ("events", "Events")]), sections))

@@ -3,34 +3,52 @@
 // the past without leaving the page. Without this script links, forms and a reload do the same.
 (() => {
   const EVERY_MS = 5000;
+  const TIMEOUT_MS = 15000;
   const TYPING_MS = 300;
   const line = document.getElementById("refresh");
   const button = document.createElement("button");
   const message = document.createElement("span");
   button.type = "button";
+  // Announced by screen readers: it changes when something is wrong, or the reader has done something.
+  message.setAttribute("role", "status");
   line.replaceChildren(button, " ", message);
-  // Screen readers do not announce changes every few seconds; the button's label shows what it does.
   line.removeAttribute("aria-live");
+
+  const main = () => document.querySelector("main");
+  const here = () => location.pathname + location.search;
+  // What is on the screen; the address changes before its page has come.
+  let shown = here();
   let paused = false;
+  // Why the last address that was asked for is not shown.
+  let refused = "";
+  // When the content was last known to be that of the server.
+  let good = Date.now();
   // Of the server's clock against this one, milliseconds.
   let ahead = 0;
   // Only the last request that was begun may change the page.
   let latest = 0;
+  let moving = false;
+  let typing = 0;
 
-  const main = () => document.querySelector("main");
-  const shown = () => new URL(location.href);
-  const isPast = () => (shown().searchParams.get("at") ?? "") !== "";
-
+  const isPast = () => (new URL(shown, location.href).searchParams.get("at") ?? "") !== "";
+  const selecting = () => !(document.getSelection()?.isCollapsed ?? true);
   const report = (text) => {
     if (message.textContent !== text) message.textContent = text;
   };
   const show = () => {
     button.textContent = paused ? "Go on" : "Pause";
     button.hidden = isPast();
-    report(isPast() ? "A time in the past." : paused ? "Not refreshed." : `Refreshed every ${EVERY_MS / 1000} seconds.`);
+    if (refused !== "") report(refused);
+    else if (isPast()) report("A time in the past.");
+    else if (paused) report("Not refreshed.");
+    else report(`Refreshed every ${EVERY_MS / 1000} seconds.`);
   };
-  const selecting = () => !(document.getSelection()?.isCollapsed ?? true);
 
+  // The server's clock, from a page that has just come.
+  const synchronize = () => {
+    const now = Date.parse(main().querySelector("time.now")?.dateTime ?? "");
+    if (Number.isFinite(now)) ahead = now - Date.now();
+  };
   // As the server writes it: 42s, 5m 3s, 2d 3h 4m 5s.
   const age = (seconds) => {
     const parts = [
@@ -42,7 +60,9 @@
     const some = parts.filter(([count]) => count > 0).map(([count, unit]) => `${count}${unit}`);
     return some.join(" ") || "0s";
   };
+  // Only while the content is that of now: old content keeps its time.
   const tick = () => {
+    if (paused || isPast() || Date.now() - good > 2 * EVERY_MS || selecting()) return;
     const now = Date.now() + ahead;
     for (const time of main().querySelectorAll("time.age")) {
       const since = Date.parse(time.dateTime);
@@ -67,9 +87,16 @@
     }
     const focus = old.contains(document.activeElement) ? document.activeElement : null;
     const [link, opener] = [focus?.getAttribute("href"), focus?.closest("details")?.id];
+    const like = link ? `a[href="${CSS.escape(link)}"]` : opener ? `details[id="${CSS.escape(opener)}"] summary` : null;
+    const which = like ? [...old.querySelectorAll(like)].indexOf(focus) : 0;
+    // A column that is sorted by has another address then.
+    const title = focus?.className === "sort" ? focus.textContent : null;
     old.replaceWith(fresh);
-    const found = link ? `a[href="${CSS.escape(link)}"]` : opener ? `details[id="${CSS.escape(opener)}"] summary` : null;
-    if (found) fresh.querySelector(found)?.focus({ preventScroll: true });
+    if (like) {
+      const found = fresh.querySelectorAll(like);
+      const named = title ? [...fresh.querySelectorAll("a.sort")].find((sort) => sort.textContent === title) : null;
+      (named ?? found[which] ?? found[0])?.focus({ preventScroll: true });
+    }
     for (const [name, left, focused] of kept) {
       const box = fresh.querySelector(`.box[aria-labelledby="${CSS.escape(name)}"]`);
       if (!box) continue;
@@ -87,15 +114,15 @@
     let before = null;
     for (const section of fresh) {
       const old = document.getElementById(section.id);
-      let here = old;
-      if (old === null) here = section;
+      let kept = old;
+      if (old === null) kept = section;
       else if (section.childElementCount > 0) {
         renew(old, section);
-        here = section;
+        kept = section;
       }
       const next = before === null ? main().firstElementChild : before.nextElementSibling;
-      if (next !== here) main().insertBefore(here, next);
-      before = here;
+      if (next !== kept) main().insertBefore(kept, next);
+      before = kept;
     }
   };
   const fields = (page) => {
@@ -108,33 +135,54 @@
 
   // Fetches what is new; `moved`: of another address.
   const look = async (moved) => {
-    if (!moved && (paused || isPast() || document.hidden || selecting())) return;
+    if (!moved && (moving || paused || isPast() || document.hidden || selecting())) return;
     const number = ++latest;
-    const url = shown();
+    moving = moved;
+    const wanted = moved ? here() : shown;
+    const url = new URL(wanted, location.href);
     const tags = [...main().querySelectorAll(":scope > section")].map((section) => section.dataset.tag);
     url.searchParams.set("have", tags.join("."));
     try {
-      const answer = await fetch(url, { cache: "no-store" });
-      if (!answer.ok) throw new Error(answer.status === 400 ? (await answer.text()).trim() : `status ${answer.status}`);
-      const date = Date.parse(answer.headers.get("date") ?? "");
+      const answer = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
       const text = await answer.text();
       if (number !== latest || (paused && !moved)) return;
-      if (Number.isFinite(date)) ahead = date - Date.now();
+      if (moved && answer.status === 400) {
+        refused = text.trim();
+        show();
+        return;
+      }
+      if (!answer.ok) throw new Error(`status ${answer.status}`);
       if (answer.status !== 204) {
         const page = new DOMParser().parseFromString(text, "text/html");
         if (!page.querySelector("main > section")) throw new Error("another page");
+        const daemon = (of) => of.querySelector("#top")?.dataset.daemon;
+        const top = page.querySelector("#top") !== null;
+        if (top && daemon(page) !== daemon(document)) {
+          // Another one answers now: all that is outside of the sections is old, too.
+          location.reload();
+          return;
+        }
         place(page);
+        if (top) synchronize();
         document.title = page.title;
         if (moved) fields(page);
       }
+      shown = wanted;
+      refused = "";
+      good = Date.now();
       show();
       tick();
     } catch (error) {
       if (number === latest) report(`Not refreshed (${error.message}): this content is old.`);
+    } finally {
+      if (number === latest) moving = false;
     }
   };
+  // What could not be fetched is tried again; not what was refused.
+  const follow = () => look(refused === "" && here() !== shown);
 
   const go = (url) => {
+    clearTimeout(typing);
     history.pushState(null, "", url);
     void look(true);
   };
@@ -155,7 +203,6 @@
     event.preventDefault();
     go(link.href);
   });
-  let typing = 0;
   document.addEventListener("input", (event) => {
     const form = event.target.closest("#filter, #past");
     if (!form || event.target.id === "at") return;
@@ -165,7 +212,11 @@
       void look(true);
     }, TYPING_MS);
   });
-  addEventListener("popstate", () => void look(true));
+  addEventListener("popstate", () => {
+    // A link within the page changes nothing else.
+    if (here() !== shown || refused !== "") void look(true);
+  });
+  document.addEventListener("visibilitychange", () => void follow());
 
   // A slider over the time since the daemon began: its end is now.
   const slide = () => {
@@ -175,16 +226,23 @@
     const slider = document.createElement("input");
     slider.type = "range";
     slider.setAttribute("aria-label", "Time since the daemon began");
-    const began = Number(form.dataset.began);
-    const now = Math.floor((Date.now() + ahead) / 1000);
-    slider.min = String(began);
-    slider.max = String(Math.max(now, began + 1));
+    slider.min = form.dataset.began;
     slider.step = "1";
+    const text = () => new Date(Number(slider.value) * 1000).toISOString().replace(".000", "");
+    const name = () => slider.setAttribute("aria-valuetext", slider.value === slider.max ? "now" : text());
+    const extend = () => {
+      const atEnd = slider.value === slider.max;
+      slider.max = String(Math.max(Math.floor((Date.now() + ahead) / 1000), Number(slider.min) + 1));
+      if (atEnd) slider.value = slider.max;
+    };
+    extend();
     const at = Date.parse(field.value);
     slider.value = Number.isFinite(at) ? String(Math.floor(at / 1000)) : slider.max;
+    name();
+    for (const event of ["pointerdown", "focus"]) slider.addEventListener(event, extend);
     slider.addEventListener("input", () => {
-      const isNow = slider.value === slider.max;
-      field.value = isNow ? "" : new Date(Number(slider.value) * 1000).toISOString().replace(".000", "");
+      field.value = slider.value === slider.max ? "" : text();
+      name();
     });
     field.before(slider);
   };
@@ -192,13 +250,14 @@
   button.addEventListener("click", () => {
     paused = !paused;
     show();
-    void look(false);
+    void follow();
   });
+  synchronize();
   show();
   slide();
-  const again = () => void look(false).finally(() => setTimeout(again, EVERY_MS));
+  const again = () => void follow().finally(() => setTimeout(again, EVERY_MS));
   setTimeout(again, EVERY_MS);
   setInterval(() => {
-    if (!paused && !document.hidden && !selecting() && !isPast()) tick();
+    if (!document.hidden) tick();
   }, 1000);
 })();

@@ -1,6 +1,6 @@
 //! One row per live process, and one per process that is evicted now.
 
-use super::cells::{dash, show, since, text};
+use super::cells::{dash, label, show, since, text};
 use super::query::Sort;
 use super::trends::{Line, Rates, Spark};
 use super::view::Seen;
@@ -90,10 +90,7 @@ impl<'a> Working<'a> {
             text.is_some_and(|text| escape::terminal(text).to_lowercase().contains(filter))
         };
         let process = self.process;
-        let on = |gpu_id| {
-            let label = view.topology.label(gpu_id).unwrap_or_else(|| format!("gpu_id={gpu_id}"));
-            has(Some(&label)) || has(Some(&gpu_id.to_string()))
-        };
+        let on = |gpu_id| has(Some(&label(gpu_id, view.topology))) || has(Some(&gpu_id.to_string()));
         filter.is_empty()
             || has(Some(&pid(process)))
             || has(process.comm.as_deref())
@@ -203,7 +200,7 @@ pub(super) fn evicted(processes: &[Working<'_>], view: &ApiView<'_>) -> Vec<Evic
         pid: pid(process),
         tgid: process.tgid,
         comm: comm(process),
-        gpu: view.topology.label(gpu_id).unwrap_or_else(|| format!("gpu_id={gpu_id}")),
+        gpu: label(gpu_id, view.topology),
         since: since(evictions.since_ns, view),
         trigger: evictions.trigger.map_or("not seen", Trigger::name),
         evictions: evictions.count,

@@ -1,7 +1,8 @@
 //! Queues by GPU and process. Counts cover all queues; rows are limited by the room on the page.
 
-use super::cells::{show, since};
-use super::processes::{comm, pid};
+use super::cells::{dash, label, show, since};
+use super::processes::{comm, evictions, pid};
+use super::view::Seen;
 use crate::output::api::ApiView;
 use crate::output::headline::counted;
 use crate::output::load::Load;
@@ -21,6 +22,8 @@ pub(super) struct Room {
     pub(super) of_process: usize,
     /// A process on a GPU has one line.
     pub(super) groups: usize,
+    /// No GPU takes the room of the next one.
+    pub(super) shared: bool,
 }
 
 /// A section of queues.
@@ -30,6 +33,8 @@ pub(super) struct QueuesPart {
     pub(super) on_gpus: Vec<QueuesOnGpu>,
     /// In place of tables.
     pub(super) nothing: &'static str,
+    /// The page is that of the process.
+    pub(super) of_process: bool,
 }
 
 /// The queues of one GPU.
@@ -76,12 +81,11 @@ pub(super) struct QueueCells {
 
 type Of<'a> = BTreeMap<ProcessKey, (&'a Process, Vec<&'a Queue>)>;
 
-/// GPUs in topology order, then others, each with the processes that have the most queues first. Room is
-/// shared evenly: no GPU takes that of the next one.
+/// GPUs in topology order, then others, each with the processes that have the most queues first.
 pub(super) fn by_gpu<'v>(
     processes: impl Iterator<Item = &'v Process>,
-    room: Room,
-    view: &ApiView<'_>,
+    mut room: Room,
+    (seen, view): (Seen, &ApiView<'_>),
 ) -> Vec<QueuesOnGpu> {
     let queues = processes.flat_map(|process| process.queues.values().map(move |queue| (process, queue)));
     let mut found: BTreeMap<(usize, Option<u32>), Of<'_>> = BTreeMap::new();
@@ -93,21 +97,26 @@ pub(super) fn by_gpu<'v>(
     }
     let gpus = found.len().max(1);
     let share = Room { queues: room.queues / gpus, groups: (room.groups / gpus).max(1), ..room };
-    let each = |((_, gpu_id), of)| on_gpu(gpu_id, of, share, view);
+    let each = |((_, gpu_id), of)| match room.shared {
+        true => on_gpu(gpu_id, of, &mut { share }, (seen, view)),
+        false => on_gpu(gpu_id, of, &mut room, (seen, view)),
+    };
     found.into_iter().map(each).collect()
 }
 
-fn on_gpu(gpu_id: Option<u32>, of: Of<'_>, mut room: Room, view: &ApiView<'_>) -> QueuesOnGpu {
+fn on_gpu(
+    gpu_id: Option<u32>,
+    of: Of<'_>,
+    room: &mut Room,
+    (seen, view): (Seen, &ApiView<'_>),
+) -> QueuesOnGpu {
     let mut of: Vec<_> = of.into_values().collect();
     of.sort_by_key(|(process, queues)| (Reverse(queues.len()), process.tgid, process.key));
     let queues: usize = of.iter().map(|(_, queues)| queues.len()).sum();
     let count =
         format!("{} of {}", counted(queues, "queue", "queues"), counted(of.len(), "process", "processes"));
     let rest = of.split_off(of.len().min(room.groups));
-    let label = gpu_id.map_or_else(
-        || "GPU unknown".to_owned(),
-        |id| view.topology.label(id).unwrap_or_else(|| format!("gpu_id={id}")),
-    );
+    let label = gpu_id.map_or_else(|| "GPU unknown".to_owned(), |id| label(id, view.topology));
     let mut group = |(process, queues): (&Process, Vec<&Queue>)| {
         let shown = queues.len().min(room.of_process).min(room.queues);
         room.queues -= shown;
@@ -122,7 +131,7 @@ fn on_gpu(gpu_id: Option<u32>, of: Of<'_>, mut room: Room, view: &ApiView<'_>) -
             count: types(&queues),
             evicted: queues.iter().filter(|queue| queue.facts.evicted == Some(true)).count(),
             more: queues.len() - shown,
-            rows: queues.into_iter().take(shown).map(|queue| row(process, queue, view)).collect(),
+            rows: queues.into_iter().take(shown).map(|queue| row(process, queue, seen, view)).collect(),
         }
     };
     QueuesOnGpu {
@@ -145,7 +154,7 @@ fn types(queues: &[&Queue]) -> String {
     format!("{}: {}", counted(queues.len(), "queue", "queues"), each.join(", "))
 }
 
-pub(super) fn row(process: &Process, queue: &Queue, view: &ApiView<'_>) -> QueueCells {
+pub(super) fn row(process: &Process, queue: &Queue, seen: Seen, view: &ApiView<'_>) -> QueueCells {
     let facts = &queue.facts;
     let size = facts.ring_size.map(|size| ByteSize(size).display().iec_short().to_string());
     QueueCells {
@@ -159,7 +168,7 @@ pub(super) fn row(process: &Process, queue: &Queue, view: &ApiView<'_>) -> Queue
         rate: show(activity::rate(facts, &queue.activity)),
         backlog: show(activity::backlog(facts, &queue.activity)),
         stalled: queue.activity.now().is_some_and(Measured::stalled),
-        evictions: super::processes::evictions(&queue.evictions, view.now_ns),
+        evictions: if seen.evictions { evictions(&queue.evictions, view.now_ns) } else { dash() },
         age: since(queue.born_ns, view),
         remark: match (queue.resynced_ns, queue.unlisted) {
             (Some(_), _) => "resynced",

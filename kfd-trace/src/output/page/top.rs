@@ -3,6 +3,7 @@
 use super::cells::{seconds, text};
 use super::sections::Section;
 use super::view::PageView;
+use crate::output::api::ApiView;
 use crate::output::headline::headline;
 use askama::Template;
 
@@ -21,17 +22,24 @@ pub(super) struct Top {
     pub(super) unseen: bool,
     pub(super) lost: bool,
     pub(super) unseen_href: &'static str,
+    /// Version and begin of the daemon: another one has another page.
+    pub(super) daemon: String,
     pub(super) links: Vec<(&'static str, &'static str)>,
 }
 
 /// That section, and those below it.
 pub(super) type Sections = (Top, Vec<Section>);
 
+fn live(now: &ApiView<'_>, all: bool) -> String {
+    let known = headline(now.snapshot, now.topology);
+    if all { known } else { format!("{known}; not all queues are known") }
+}
+
 /// The first section of any page of this moment.
 pub(super) fn top(view: &PageView<'_>, links: Vec<(&'static str, &'static str)>) -> Top {
     let ts = view.tracing.ts.clone().unwrap_or_default();
     Top {
-        headline: view.now.map(|now| headline(now.snapshot, now.topology)).unwrap_or_default(),
+        headline: view.now.map(|now| live(now, view.seen().queues)).unwrap_or_default(),
         reason: view.tracing.why_not.map(text),
         at: seconds(&ts),
         ts,
@@ -39,6 +47,7 @@ pub(super) fn top(view: &PageView<'_>, links: Vec<(&'static str, &'static str)>)
         unseen: false,
         lost: false,
         unseen_href: "",
+        daemon: format!("{} {}", env!("CARGO_PKG_VERSION"), view.tracing.began_ns),
         links,
     }
 }

@@ -47,6 +47,7 @@ impl Rates {
             self.lines.retain(|_, points| points.back().is_some_and(|(at, _)| *at >= oldest));
         }
         let mut gpus: BTreeMap<u32, Load> = BTreeMap::new();
+        let mut processes: Vec<(ProcessKey, Load)> = Vec::new();
         for process in state.live() {
             let mut load = Load::default();
             for queue in process.queues.values() {
@@ -55,10 +56,14 @@ impl Rates {
                     gpus.entry(gpu_id).or_default().add(queue);
                 }
             }
-            self.point(Line::Process(process.key), load.packets_per_second());
+            processes.push((process.key, load));
         }
+        // GPUs first: of many processes some may find no room.
         for (gpu_id, load) in gpus {
             self.point(Line::Gpu(gpu_id), load.packets_per_second());
+        }
+        for (key, load) in processes {
+            self.point(Line::Process(key), load.packets_per_second());
         }
     }
 

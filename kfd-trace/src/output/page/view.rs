@@ -41,13 +41,24 @@ pub(super) struct Seen {
     pub(super) queues: bool,
     pub(super) evictions: bool,
     pub(super) faults: bool,
+    pub(super) resets: bool,
+    pub(super) hangs: bool,
+    /// Opens and closes of /dev/kfd.
+    pub(super) opens: bool,
 }
 
 impl PageView<'_> {
     pub(super) fn seen(&self) -> Seen {
         let Tracing { probes, queues_by_ioctl, .. } = self.tracing;
         let sight = status::sight(probes, *queues_by_ioctl);
-        let faults = all_see(probes, &[ProbeId::VmFault]);
-        Seen { queues: sight.queues, evictions: sight.evictions, faults }
+        let one = |id| all_see(probes, &[id]);
+        Seen {
+            queues: sight.queues,
+            evictions: sight.evictions,
+            faults: one(ProbeId::VmFault),
+            resets: one(ProbeId::GpuReset),
+            hangs: one(ProbeId::HwsHang) || one(ProbeId::HwException),
+            opens: one(ProbeId::Open) && one(ProbeId::Release),
+        }
     }
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const PROGRAM: &str = "chromium-headless-shell";
 
 /// Longest time for an answer: the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(120);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(super) struct Browser {
     child: Child,
@@ -102,7 +102,7 @@ impl Browser {
         let mut text = command.to_string().into_bytes();
         text.push(0);
         self.commands.write_all(&text).context("the browser has ended")?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + ANSWER_TIMEOUT;
         loop {
             let message = self.message(until).with_context(|| format!("no answer to {method}"))?;
             if message["id"] != json!(self.next) {
@@ -118,7 +118,7 @@ impl Browser {
     fn message(&self, until: Instant) -> Result<Value> {
         self.messages
             .recv_timeout(until.saturating_duration_since(Instant::now()))
-            .context("the browser says nothing")
+            .context("the browser sends nothing")
     }
 
     /// Waits for an event of this name.
@@ -126,7 +126,7 @@ impl Browser {
     /// # Errors
     /// If it does not come.
     pub(super) fn until(&mut self, method: &str) -> Result<()> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + ANSWER_TIMEOUT;
         while !self.events.iter().any(|event| event["method"] == method) {
             let message = self.message(until).with_context(|| format!("no {method}"))?;
             self.events.push(message);
@@ -165,7 +165,7 @@ impl Browser {
     /// # Errors
     /// If it does not become so, with `what`.
     pub(super) fn becomes(&mut self, expression: &str, what: &str) -> Result<()> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + ANSWER_TIMEOUT;
         while self.value(expression)? != json!(true) {
             if Instant::now() > until {
                 bail!("{what}: {expression} did not become true");

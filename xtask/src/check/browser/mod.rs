@@ -61,14 +61,13 @@ pub(crate) fn browser(args: &Args) -> Result<()> {
     let mut browser = Browser::start()?;
     let mut wrong: Vec<Fault> = looked_at(&mut browser)?;
     wrong.extend(use_it::all(&mut browser)?);
-    for line in summary(&wrong) {
-        note(line);
-    }
+    let faults = summary(&wrong);
+    faults.iter().for_each(note);
     if args.measure {
         measure(&mut browser)?;
     }
-    if !wrong.is_empty() {
-        bail!("faults of the page: {}, see above", wrong.len());
+    if !faults.is_empty() {
+        bail!("faults of the pages: {}, see above", faults.len());
     }
     Ok(())
 }
@@ -151,8 +150,8 @@ fn looked_at(browser: &mut Browser) -> Result<Vec<Fault>> {
             let found = browser.value(include_str!("audit.js"))?;
             let lines = found.as_array().into_iter().flatten().filter_map(Value::as_str);
             let place = format!("{port}{path}, {scheme}, {name}");
-            let said = complaints(browser);
-            let lines = lines.map(str::to_owned).chain(said);
+            let console = complaints(browser);
+            let lines = lines.map(str::to_owned).chain(console);
             wrong.extend(lines.map(|line| (place.clone(), line)));
             if path == "/" || port == MOVING || scheme == "light" && name == "desk" {
                 let file = path.trim_matches('/').replace(['?', '=', '&', ':'], "-");

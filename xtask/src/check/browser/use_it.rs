@@ -18,6 +18,8 @@ pub(super) fn all(browser: &mut Browser) -> Result<Vec<Fault>> {
         ("the past", past),
         ("without script", without_script),
         ("a password and TLS", guarded),
+        ("the keyboard", keyboard),
+        ("old content", old_content),
     ] {
         if let Err(error) = used(browser) {
             wrong.push((name.to_owned(), format!("{error:#}")));
@@ -106,6 +108,45 @@ fn past(browser: &mut Browser) -> Result<()> {
     browser.events();
     browser.value("history.go(-1)")?;
     browser.becomes("document.querySelector('#held') !== null", "back in the past")
+}
+
+/// Sorted by the keyboard, and a link within a page that is paused.
+fn keyboard(browser: &mut Browser) -> Result<()> {
+    browser.open(&url(EMPTY + 2, "/"))?;
+    browser.value("const a = [...document.querySelectorAll('a.sort')].find((a) => a.textContent === 'PID'); a.focus(); a.click()")?;
+    browser
+        .becomes("document.querySelector('th[aria-sort]').textContent === 'PID'", "a column is sorted by")?;
+    browser.becomes("document.activeElement.textContent === 'PID'", "its title keeps the focus")?;
+    browser.open(&url(MOVING, "/"))?;
+    browser.value("document.querySelector('#refresh button').click(); window.mine = document.querySelector('#section-top'); document.querySelector('a[href=\"#queues\"]').click()")?;
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    browser.becomes("window.mine === document.querySelector('#section-top')", "a paused page stays as it is")
+}
+
+/// The server does not answer any more.
+fn old_content(browser: &mut Browser) -> Result<()> {
+    browser.open(&url(MOVING, "/"))?;
+    let offline = |offline: bool| json!({"offline": offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1});
+    browser.call("Network.emulateNetworkConditions", &offline(true))?;
+    browser.becomes(
+        "document.querySelector('#refresh').textContent.includes('this content is old')",
+        "it is said",
+    )?;
+    std::thread::sleep(std::time::Duration::from_secs(11));
+    let then = browser.value("document.querySelector('time.now').textContent")?;
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    browser.becomes(
+        &format!("document.querySelector('time.now').textContent === {then}"),
+        "its time stands still",
+    )?;
+    browser.call("Network.emulateNetworkConditions", &offline(false))?;
+    browser.becomes(
+        "document.querySelector('#refresh').textContent.includes('Refreshed every')",
+        "it goes on",
+    )?;
+    // The browser logs what it could not fetch.
+    browser.events();
+    Ok(())
 }
 
 fn without_script(browser: &mut Browser) -> Result<()> {

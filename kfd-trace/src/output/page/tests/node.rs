@@ -3,6 +3,10 @@
 use super::super::cells::CHARACTERS;
 use super::super::{node, queues};
 use super::*;
+use crate::output::page::view::Seen;
+
+const SEEN: Seen =
+    Seen { queues: true, evictions: true, faults: true, resets: true, hangs: true, opens: true };
 
 #[test]
 fn without_queues_the_page_shows_that() {
@@ -15,7 +19,7 @@ fn without_queues_the_page_shows_that() {
         "No process is evicted now.",
         "Nothing has happened since",
         "Everything that was requested can be seen.",
-        "<a href=\"/metrics\">",
+        "<a href=\"metrics\">",
         "0 of 24 compute",
     ] {
         assert!(html.contains(part), "{part}: {html}");
@@ -31,7 +35,7 @@ fn one_queue_with_all_that_happened() {
     for part in [
         "1 GPU, 1 process, 1 queue; 1 process evicted",
         "gpu 0 (0000:05:00.0, gfx942)</bdi>: 1 queue of 1 process",
-        "<th scope=\"row\" class=\"n\"><a href=\"/process?pid=4000\">4000</a></th><td><bdi>train</bdi></td>",
+        "<th scope=\"row\" class=\"n\"><a href=\"process?pid=4000\">4000</a></th><td><bdi>train</bdi></td>",
         "1 queue: 1 compute_aql",
         "<span class=\"mark warn\">evicted</span>",
         "<span class=\"mark bad\">resetting</span>",
@@ -76,10 +80,10 @@ fn many_queues_are_counted_and_a_page_stays_small() {
     assert_eq!(count(&html, "<td class=\"code\">"), 200, "each has its row");
     let many = World::with_queues(8, 5_000, 10).html();
     assert!(many.contains("8 GPUs, 500 processes, 5000 queues"));
-    assert!(many.contains("400 more processes: filter them, or read <a href=\"/api/v1/processes\">"));
+    assert!(many.contains("400 more processes: filter them, or read <a href=\"api/v1/processes\">"));
     assert!(count(&many, "<td class=\"code\">") <= 300 && count(&many, "class=\"group\"") <= 300);
     let one = World::with_queues(1, 5_000, 5_000).html();
-    assert!(one.contains("and 4988 more: <a href=\"/process?pid=4000\">all of the process</a>, <a href=\"/api/v1/queues\">all queues as JSON</a>"));
+    assert!(one.contains("and 4988 more: <a href=\"process?pid=4000\">all of the process</a>, <a href=\"api/v1/queues\">all queues as JSON</a>"));
     // For any number of them.
     assert!(many.len().max(one.len()) < 256 << 10, "{} {}", many.len(), one.len());
     let lines: Vec<_> = many.lines().filter(|line| line.contains("more queues of")).collect();
@@ -92,7 +96,7 @@ fn the_counts_of_what_is_shown_and_what_is_left_out_are_the_whole() {
         let world = World::with_queues(3, queues, each);
         let (snapshot, clock) = (world.state.snapshot(), clock());
         let view = ApiView { snapshot: &snapshot, topology: &world.topology, clock: &clock, now_ns: HOUR };
-        let gpus = queues::by_gpu(snapshot.live(), node::ROOM, &view);
+        let gpus = queues::by_gpu(snapshot.live(), node::ROOM, (SEEN, &view));
         let of = |gpu: &queues::QueuesOnGpu| -> usize {
             let groups: usize = gpu.groups.iter().map(|group| group.rows.len() + group.more).sum();
             groups + gpu.more_queues
@@ -134,7 +138,7 @@ fn while_nothing_is_traced_the_page_shows_why_and_the_past() {
     world.probes = vec![];
     let html = world.html();
     assert!(html.contains("Nothing is traced now: no &#60;driver&#62;"), "{html}");
-    assert!(!html.contains("No process") && html.contains("/metrics") && html.contains("queue_create"));
+    assert!(!html.contains("No process") && html.contains("\"metrics\"") && html.contains("queue_create"));
     assert!(html.contains("No probe is attached."));
     let sections: Vec<_> =
         html.split("<h2 id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
@@ -174,5 +178,23 @@ fn what_is_not_seen_is_not_zero() {
         vec![probe(ProbeId::QueueAdd, Verdict::Attached), probe(ProbeId::QueueDel, Verdict::Attached)];
     assert_eq!(zeros(&world), 0, "{}", cells(&world.html()));
     let page = world.shows(Place::Process, &[("pid", "4000")]).expect("a page");
-    assert!(page.contains("<dt>VM faults</dt><dd><bdi>–</bdi>") && !page.contains("none"), "{page}");
+    for part in ["<dt>VM faults</dt><dd><bdi>–</bdi>", "<dt>/dev/kfd since it is traced</dt><dd><bdi>–</bdi>"]
+    {
+        assert!(page.contains(part) && !page.contains("none"), "{part}: {page}");
+    }
+    assert!(world.html().contains("Evictions cannot be seen."));
+    assert_eq!(
+        count(
+            &world.html(),
+            "<td class=\"n\">–</td><td class=\"n\">–</td><td class=\"n\">–</td><td class=\"n\">–</td></tr>"
+        ),
+        1,
+        "of a GPU"
+    );
+    world.probes = vec![probe(ProbeId::Ioctl, Verdict::Attached)];
+    let html = world.html();
+    assert!(
+        html.contains("1 queue; not all queues are known</strong>") && html.contains("? of 24 compute"),
+        "{html}"
+    );
 }
