@@ -46,9 +46,9 @@ const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 const PACKAGING: [Package; 3] =
     [("lintian", "checks of the .deb"), ("rpm", "the .rpm"), ("xz-utils", "the .deb and the .rpm")];
 
-/// For `cargo xtask browser`.
-const BROWSER: [Package; 2] =
-    [("chromium-headless-shell", "shows the daemon's pages"), ("fonts-dejavu-core", "their text")];
+/// The browser of `cargo xtask browser` and `picture`.
+pub(crate) const BROWSER: &str = "chromium-headless-shell";
+const BROWSING: [Package; 2] = [(BROWSER, "shows the daemon's pages"), ("fonts-dejavu-core", "their text")];
 
 /// For `cargo xtask dist --arch aarch64`.
 const CROSS: [Package; 2] =
@@ -104,7 +104,7 @@ pub(crate) fn packaging() -> Result<()> {
 
 /// Installs the browser that shows the daemon's pages.
 pub(crate) fn browser() -> Result<()> {
-    debian(&BROWSER)
+    debian(&BROWSING)
 }
 
 /// Installs the tools that build for another machine, by Rust's name of it.

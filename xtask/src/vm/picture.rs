@@ -3,6 +3,7 @@
 
 use crate::paths;
 use crate::run::{self, step};
+use crate::setup;
 use crate::vm;
 use crate::vm::boots;
 use crate::vm::qemu::End;
@@ -29,9 +30,9 @@ const SIZE: (u32, u32) = (1280, 900);
 /// Writes docs/page.png.
 ///
 /// # Errors
-/// There is no browser, or the guest printed no page.
+/// There is no browser and it cannot be installed, or the guest printed no page.
 pub(crate) fn picture() -> Result<()> {
-    run::output(Command::new("chromium").arg("--version")).context("install Debian's package chromium")?;
+    setup::browser()?;
     let boot = boots::with_stage(Some(STAGE)).context("no such stage")?;
     let words = ["--ignored", "--nocapture", TEST].map(str::to_owned);
     let mut report = Vec::new();
@@ -48,9 +49,9 @@ pub(crate) fn picture() -> Result<()> {
     // A profile that was used before may be locked by a browser that did not end.
     let profile = paths::target().join("picture");
     let _ = fs::remove_dir_all(&profile);
-    let mut browser = Command::new("chromium");
+    let mut browser = Command::new(setup::BROWSER);
     browser
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"])
+        .args(["--no-sandbox", "--disable-gpu", "--disable-background-networking"])
         .args(["--disable-component-update", "--disable-sync", "--no-first-run", "--hide-scrollbars"])
         .arg(format!("--user-data-dir={}", profile.display()))
         .arg(format!("--window-size={},{}", SIZE.0, SIZE.1))

@@ -30,6 +30,11 @@ const HOSTILE: [&str; 6] = [
     "a{{ 7 * 7 }}&lt;",
 ];
 
+fn process_seen(comm: &str) -> ProcessSeen {
+    let Body::ProcessSeen(sample) = seen(false) else { panic!("it was made so") };
+    ProcessSeen { comm: Some(comm.to_owned()), ..sample }
+}
+
 /// Input of a page.
 struct World {
     state: State,
@@ -82,9 +87,7 @@ impl World {
     }
 
     fn come(&mut self, process: u64, tgid: u32, comm: &str) {
-        let Body::ProcessSeen(sample) = seen(false) else { panic!("it was made so") };
-        let seen = ProcessSeen { comm: Some(comm.to_owned()), ..sample };
-        self.take(&event(HOUR, process, tgid, Body::ProcessSeen(seen)));
+        self.take(&event(HOUR, process, tgid, Body::ProcessSeen(process_seen(comm))));
     }
 
     fn take(&mut self, event: &Event) {

@@ -3,6 +3,7 @@
 //! In: commands. Out: their results, and what the browser reported meanwhile.
 
 use crate::paths;
+use crate::setup::BROWSER;
 use anyhow::{Context as _, Result, bail};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -13,9 +14,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Debian's program.
-const PROGRAM: &str = "chromium-headless-shell";
 
 /// Longest time for an answer: the machine may be busy.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
@@ -55,7 +53,7 @@ impl Browser {
         }
         // The browser reads descriptor 3 and writes 4.
         let child = Command::new("sh")
-            .args(["-c", "exec \"$0\" \"$@\" 3<\"$COMMANDS\" 4>\"$MESSAGES\"", PROGRAM])
+            .args(["-c", "exec \"$0\" \"$@\" 3<\"$COMMANDS\" 4>\"$MESSAGES\"", BROWSER])
             .args(["--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
             .args(["--disable-background-networking", "--ignore-certificate-errors", "--hide-scrollbars"])
             .arg(format!("--user-data-dir={}", folder.join("profile").display()))

@@ -194,3 +194,26 @@ fn hostile_names_are_text_on_every_page() {
         assert!(found.contains(&format!("1 of {process} live processes pass")), "{name:?}: {found}");
     }
 }
+
+#[test]
+fn each_context_of_a_process_has_its_own_queue() {
+    let mut world = World::with_queues(2, 1, 1);
+    let seen = ProcessSeen { context_id: Some(2), ..process_seen("second") };
+    world.take(&event(HOUR, 2, 4_000, Body::ProcessSeen(seen)));
+    let other = QueueFacts { gpu_id: Some(GPU + 1), ring_address: Some(0x1234_5000), ..facts(0) };
+    world.take(&event(HOUR + 9, 2, 4_000, Body::QueueCreate(other)));
+    let pairs = [("pid", "4000"), ("queue", "0")];
+    let html = world.shows(Place::Queue, &pairs).expect("a page");
+    assert_eq!(count(&html, "<dl class"), 2, "{html}");
+    assert!(html.contains("<bdi>0x7fad66c00000") && html.contains("<bdi>0x12345000"), "{html}");
+    assert_eq!(count(&html, "<td>queue_create</td>"), 2, "the history of both");
+}
+
+#[test]
+fn memory_of_a_process_that_has_ended_is_not_unseen() {
+    let mut world = World::with_queues(1, 1, 1);
+    let page = |world: &World| world.shows(Place::Process, &[("pid", "4000")]).expect("a page");
+    assert!(page(&world).contains("No call that allocates memory was seen."));
+    world.take(&event(HOUR * 2, 1, 4_000, Body::ProcessRelease));
+    assert!(page(&world).contains("It holds no memory: there is no such process now."), "{}", page(&world));
+}
