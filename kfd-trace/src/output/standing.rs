@@ -13,8 +13,11 @@ pub(super) enum Standing {
     Stalled(usize),
     Suspended,
     Busy,
-    /// Since when, CLOCK_MONOTONIC.
-    Idle(u64),
+    /// Since when, CLOCK_MONOTONIC, and for how long at the last reading; nanoseconds.
+    Idle {
+        since_ns: u64,
+        for_ns: u64,
+    },
     Unknown,
     WithoutQueues,
     Exiting,
@@ -35,7 +38,9 @@ impl Standing {
             _ if load.stalled > 0 => Standing::Stalled(load.stalled),
             _ if load.suspended == load.queues => Standing::Suspended,
             Some(0) => Standing::Busy,
-            Some(_) => load.busy_ns().map_or(Standing::Unknown, Standing::Idle),
+            Some(for_ns) => {
+                load.busy_ns().map_or(Standing::Unknown, |since_ns| Standing::Idle { since_ns, for_ns })
+            }
             None => Standing::Unknown,
         }
     }
@@ -44,7 +49,7 @@ impl Standing {
     pub(super) fn label(self) -> Option<(String, Option<u64>)> {
         let since_ns = match self {
             Standing::Evicted(since_ns) => since_ns,
-            Standing::Idle(since_ns) => Some(since_ns),
+            Standing::Idle { since_ns, .. } => Some(since_ns),
             _ => None,
         };
         let name = match self {
@@ -52,7 +57,7 @@ impl Standing {
             Standing::Stalled(queues) => return Some((format!("{queues} stalled"), None)),
             Standing::Suspended => "suspended",
             Standing::Busy => "busy",
-            Standing::Idle(_) => "idle",
+            Standing::Idle { .. } => "idle",
             Standing::Unknown => return None,
             Standing::WithoutQueues => "no queue",
             Standing::Exiting => "exiting",
@@ -63,10 +68,11 @@ impl Standing {
     /// `evicted 5s`; `None`: not known. `now_ns`: CLOCK_MONOTONIC.
     pub(super) fn text(self, now_ns: u64) -> Option<String> {
         let (name, since_ns) = self.label()?;
-        Some(match since_ns {
-            Some(since_ns) => format!("{name} {}", age(now_ns.saturating_sub(since_ns))),
-            None => name,
-        })
+        let for_ns = match self {
+            Standing::Idle { for_ns, .. } => Some(for_ns),
+            _ => since_ns.map(|since_ns| now_ns.saturating_sub(since_ns)),
+        };
+        Some(for_ns.map_or_else(|| name.clone(), |for_ns| format!("{name} {}", age(for_ns))))
     }
 
     /// By which rows are sorted; `None` if it is not known.
@@ -76,7 +82,7 @@ impl Standing {
             Standing::Stalled(_) => 1.0,
             Standing::Suspended => 2.0,
             Standing::Busy => 3.0,
-            Standing::Idle(_) => 4.0,
+            Standing::Idle { .. } => 4.0,
             Standing::WithoutQueues => 5.0,
             Standing::Exiting => 6.0,
             Standing::Unknown => return None,

@@ -21,7 +21,7 @@ fn cell(standing: Standing, now_ns: u64) -> Cell {
         Standing::Evicted(_) | Standing::Suspended => Tone::Warn,
         Standing::Stalled(_) => Tone::Bad,
         Standing::Busy => Tone::Good,
-        Standing::Idle(_) | Standing::Unknown => Tone::Plain,
+        Standing::Idle { .. } | Standing::Unknown => Tone::Plain,
         Standing::WithoutQueues | Standing::Exiting => Tone::Quiet,
     };
     standing.text(now_ns).map_or_else(|| Cell::text(None::<String>), |text| Cell::Text(text, tone))
