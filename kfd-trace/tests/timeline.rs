@@ -1,105 +1,94 @@
 //! `kfd-trace timeline` as a separate process: logs of AMD_LOG_LEVEL in the trace, and what it does to files. The trace is
-//! read by its wire format alone, without the program's own messages.
+//! read with messages of this test's own: numbers of fields are those of protos/perfetto/trace/trace_packet.proto and of
+//! what that includes.
 
 use kfd_trace::recording::compress;
+use prost::Message;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Field by field; a field that is there several times has several values.
-type Message = BTreeMap<u32, Vec<Value>>;
-
-#[derive(Clone, Debug)]
-enum Value {
-    Number(u64),
-    Bytes(Vec<u8>),
+#[derive(Clone, PartialEq, Message)]
+struct Trace {
+    #[prost(message, repeated, tag = "1")]
+    packets: Vec<Packet>,
 }
 
-fn varint(bytes: &mut &[u8]) -> u64 {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first().expect("a whole number");
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            break;
-        }
-    }
-    value
+#[derive(Clone, PartialEq, Message)]
+struct Packet {
+    #[prost(uint64, optional, tag = "8")]
+    timestamp: Option<u64>,
+    #[prost(message, optional, tag = "11")]
+    event: Option<Event>,
+    #[prost(message, optional, tag = "12")]
+    interned: Option<Interned>,
+    #[prost(message, optional, tag = "60")]
+    track: Option<Track>,
 }
 
-fn message(mut bytes: &[u8]) -> Message {
-    let mut fields = Message::new();
-    while !bytes.is_empty() {
-        let key = varint(&mut bytes);
-        let mut take = |count: usize| {
-            let (taken, rest) = bytes.split_at(count);
-            bytes = rest;
-            taken.to_vec()
-        };
-        let value = match key & 7 {
-            0 => Value::Number(varint(&mut bytes)),
-            1 => Value::Number(u64::from_le_bytes(take(8).try_into().expect("eight"))),
-            2 => {
-                let count = usize::try_from(varint(&mut bytes)).expect("a length");
-                let (taken, rest) = bytes.split_at(count);
-                bytes = rest;
-                Value::Bytes(taken.to_vec())
-            }
-            kind => panic!("wire type {kind}"),
-        };
-        fields.entry(u32::try_from(key >> 3).expect("a field")).or_default().push(value);
-    }
-    fields
+#[derive(Clone, PartialEq, Message)]
+struct Event {
+    #[prost(int32, optional, tag = "9")]
+    kind: Option<i32>,
+    #[prost(uint64, optional, tag = "10")]
+    name: Option<u64>,
+    #[prost(uint64, optional, tag = "11")]
+    track: Option<u64>,
 }
 
-fn number(message: &Message, field: u32) -> Option<u64> {
-    match message.get(&field)?.first()? {
-        Value::Number(number) => Some(*number),
-        Value::Bytes(_) => None,
-    }
+#[derive(Clone, PartialEq, Message)]
+struct Interned {
+    #[prost(message, repeated, tag = "2")]
+    names: Vec<Name>,
 }
 
-fn parts(message: &Message, field: u32) -> Vec<&[u8]> {
-    let all = message.get(&field).into_iter().flatten();
-    all.filter_map(|value| if let Value::Bytes(bytes) = value { Some(&bytes[..]) } else { None }).collect()
+#[derive(Clone, PartialEq, Message)]
+struct Name {
+    #[prost(uint64, optional, tag = "1")]
+    number: Option<u64>,
+    #[prost(string, optional, tag = "2")]
+    name: Option<String>,
 }
 
-fn text(message: &Message, field: u32) -> Option<String> {
-    Some(String::from_utf8(parts(message, field).first()?.to_vec()).expect("text"))
+#[derive(Clone, PartialEq, Message)]
+struct Track {
+    #[prost(uint64, optional, tag = "1")]
+    uuid: Option<u64>,
+    #[prost(string, optional, tag = "2")]
+    name: Option<String>,
+    #[prost(uint64, optional, tag = "5")]
+    parent: Option<u64>,
 }
 
-/// `TIME TYPE PATH NAME` of each event that is no counter, by time. Numbers are those of
-/// protos/perfetto/trace/trace_packet.proto and of what that includes.
+/// `TIME TYPE PATH NAME` of each event that is no counter, by time.
 fn events(trace: &Path) -> Vec<String> {
+    let trace = Trace::decode(&fs::read(trace).expect("a trace")[..]).expect("messages");
     let (mut names, mut tracks, mut events) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-    for packet in parts(&message(&fs::read(trace).expect("a trace")), 1).into_iter().map(message) {
-        for interned in parts(&packet, 12).into_iter().map(message) {
-            let new = parts(&interned, 2).into_iter().map(message);
-            names.extend(new.map(|name| (number(&name, 1), text(&name, 2))));
+    for packet in trace.packets {
+        let new = packet.interned.into_iter().flat_map(|interned| interned.names);
+        names.extend(new.map(|name| (name.number, name.name)));
+        if let Some(track) = packet.track {
+            tracks.insert(track.uuid.expect("a uuid"), track);
         }
-        for track in parts(&packet, 60).into_iter().map(message) {
-            tracks.insert(number(&track, 1).expect("a uuid"), (text(&track, 2), number(&track, 5)));
-        }
-        for event in parts(&packet, 11).into_iter().map(message) {
-            events.push((number(&packet, 8).expect("a time"), event));
+        if let Some(event) = packet.event {
+            events.push((packet.timestamp.expect("a time"), event));
         }
     }
     events.sort_by_key(|(at_ns, _)| *at_ns);
     let path = |uuid: Option<u64>| {
         let mut path = String::new();
         let mut next = uuid;
-        while let Some((name, parent)) = next.and_then(|uuid| tracks.get(&uuid)) {
-            path = format!("{}/{path}", name.as_deref().unwrap_or_default());
-            next = *parent;
+        while let Some(track) = next.and_then(|uuid| tracks.get(&uuid)) {
+            path = format!("{}/{path}", track.name.as_deref().unwrap_or_default());
+            next = track.parent;
         }
         path.trim_end_matches('/').to_owned()
     };
-    let line = |(at_ns, event): &(u64, Message)| {
-        let kind = ["?", "begin", "end", "instant"].get(usize::try_from(number(event, 9)?).ok()?)?;
-        let name = names.get(&number(event, 10)).cloned().flatten().unwrap_or_default();
-        Some(format!("{at_ns} {kind} {} {name}", path(number(event, 11))).trim_end().to_owned())
+    let line = |(at_ns, event): &(u64, Event)| {
+        let kind = ["?", "begin", "end", "instant"].get(usize::try_from(event.kind?).ok()?)?;
+        let name = names.get(&event.name).cloned().flatten().unwrap_or_default();
+        Some(format!("{at_ns} {kind} {} {name}", path(event.track)).trim_end().to_owned())
     };
     events.iter().filter_map(line).collect()
 }
@@ -213,11 +202,31 @@ fn a_log_that_cannot_be_joined_is_refused_and_the_recording_is_in_the_trace() {
         ("a.rec --amd-log -", "a log is read twice"),
         ("a.rec --amd-log none.log", "cannot read none.log"),
         ("a.rec --amd-log .", "a log is read twice"),
+        ("--duration 1s --amd-log .", "a log is read twice"),
+        ("--duration 1s --amd-log -", "a log is read twice"),
     ] {
         let (code, why) = files.timeline(words);
         assert!(code == Some(2) && why.contains(expected), "{why}");
     }
     assert!(!files.path("a.pftrace").exists(), "it was known before");
+}
+
+#[test]
+fn a_damaged_log_says_so_and_not_that_it_has_nothing() {
+    let files = Files::new();
+    let gzip = Command::new("gzip").arg(files.path("app.log")).status().expect("gzip");
+    assert!(gzip.success());
+    let whole = fs::read(files.path("app.log.gz")).expect("a file");
+    fs::write(files.path("app.log.gz"), &whole[..30]).expect("a file");
+    let (code, why) = files.timeline("a.rec --amd-log app.log.gz");
+    assert_eq!(code, Some(1), "{why}");
+    let expected =
+        "app.log.gz: the end of the compressed data is missing; nothing of what is before is in the trace: ";
+    assert!(why.contains(expected), "{why}");
+    fs::write(files.path("app.log.gz"), &whole[..whole.len() - 8]).expect("a file");
+    let (code, why) = files.timeline("a.rec --amd-log app.log.gz");
+    let expected = "app.log.gz: the end of the compressed data is missing; what came before is in the trace";
+    assert!(code == Some(1) && why.contains(expected), "{why}");
 }
 
 #[test]

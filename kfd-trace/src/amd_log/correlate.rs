@@ -37,6 +37,10 @@ pub struct Correlator {
     pub without_time: u64,
     /// Work for which there was no room to wait for its times.
     pub gave_up: u64,
+    /// Lines with the name of a kernel for which there was no room.
+    pub nameless_kernels: u64,
+    /// Threads whose last command and kernel there was no room for.
+    pub threads_forgotten: u64,
 }
 
 #[derive(Debug, Default)]
@@ -130,6 +134,7 @@ impl Correlator {
     fn thread(&mut self, prefix: &Prefix) -> &mut Thread {
         let key = (prefix.pid, prefix.tid);
         if self.threads.len() >= THREADS && !self.threads.contains_key(&key) {
+            self.threads_forgotten += self.threads.len() as u64;
             self.threads.clear();
         }
         self.threads.entry(key).or_default()
@@ -149,6 +154,7 @@ impl Correlator {
             return Some(known.clone());
         }
         if self.kernels.len() >= KERNELS || self.kernel_bytes + name.len() > KERNEL_TEXT {
+            self.nameless_kernels += 1;
             return None;
         }
         self.kernel_bytes += name.len();

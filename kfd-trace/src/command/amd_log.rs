@@ -99,7 +99,7 @@ fn read_and_report(options: &LogOptions, opened: Opened, end: &EndFlag) -> Resul
         Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(Stop::failed(error)),
         _ => {}
     }
-    failed.map_or(Ok(()), |line| Err(Stop::failed(line)))
+    failed.map_or(Ok(()), |line| Err(Stop::failed(format!("{line}; the report is of what is before"))))
 }
 
 /// Adds what exists now and is not there yet.

@@ -13,7 +13,7 @@ use crate::timeline::{Filter, Shown, Timeline};
 use crate::tracer::engine;
 use kfd_trace_common::kind::Kind;
 pub use live::{LiveFiles, run as run_live};
-use logs::LogProblem;
+use logs::{Log, LogProblem};
 use output::Output;
 use std::collections::BTreeSet;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -51,16 +51,17 @@ pub fn run(file: &Path, output: Option<&Path>, options: &TimelineOptions) -> Res
         }
         None => file.with_extension("pftrace"),
     };
-    options.logs.iter().try_for_each(|log| logs::check(log))?;
+    let logs: Vec<Log> = options.logs.iter().map(|log| Log::find(log)).collect::<Result<_, _>>()?;
     let source = Source::open(file)?;
     let mut read = output::files_of(file, &source);
     read.extend_from_slice(&options.logs);
-    write_trace(options, &file.display().to_string(), source, || Output::open(&to, &read))
+    write_trace(options, &logs, &file.display().to_string(), source, || Output::open(&to, &read))
 }
 
 /// `output` is called once it is known that there is a recording: nothing is written over for the sake of what is none.
 fn write_trace(
     options: &TimelineOptions,
+    logs: &[Log],
     named: &str,
     source: Source,
     output: impl FnOnce() -> Result<Output, Stop>,
@@ -70,9 +71,9 @@ fn write_trace(
     let output = output()?;
     let mut replay = Replay::new(&begin, engine::wall_clock());
     let filter = filter(options, begin.selected);
-    let written = output.begin().and_then(|out| {
-        write(&mut items, &mut replay, BufWriter::with_capacity(BUFFER, out), filter, &options.logs)
-    });
+    let written = output
+        .begin()
+        .and_then(|out| write(&mut items, &mut replay, BufWriter::with_capacity(BUFFER, out), filter, logs));
     let (packets, problems) = match written {
         Ok(written) => written,
         // The reader of a pipe has seen enough.
@@ -110,7 +111,7 @@ fn write(
     replay: &mut Replay,
     out: impl Write,
     filter: Option<Box<Filter>>,
-    logs: &[PathBuf],
+    logs: &[Log],
 ) -> io::Result<(u64, Vec<Problem>)> {
     let mut timeline = Timeline::new(out)?;
     if let Some(filter) = filter {

@@ -61,7 +61,18 @@ impl LogSource {
         } else {
             File::open(path)
         };
-        let mut file = opened.map_err(cannot)?;
+        LogSource::of(path, name.clone(), opened.map_err(cannot)?, follow)
+    }
+
+    /// The same of a file that is open, `name`d for messages.
+    ///
+    /// # Errors
+    /// As of [`LogSource::open`].
+    pub(crate) fn of(path: &Path, name: String, mut file: File, follow: bool) -> Result<LogSource, Stop> {
+        let is_stdin = path == Path::new("-");
+        let cannot = |error: io::Error| {
+            Stop::failed(format!("cannot read {name}: {error}; name a log of AMD_LOG_LEVEL"))
+        };
         let about = file.metadata().map_err(cannot)?;
         if about.is_dir() {
             return Err(Stop::failed(format!("{name} is a folder; name the logs in it")));
@@ -106,7 +117,7 @@ impl LogSource {
         self.size
     }
 
-    /// Why it could not be read to its end.
+    /// Its name, and why it could not be read to its end.
     pub(crate) fn failure(&self) -> Option<String> {
         self.failure.clone()
     }
@@ -148,7 +159,7 @@ impl LogSource {
         } else {
             format!("it cannot be read any further: {error}")
         };
-        self.failure = Some(format!("{}: {why}; the report is of what is before", self.input.name));
+        self.failure = Some(format!("{}: {why}", self.input.name));
         self.input.problem = Some(why);
     }
 

@@ -8,7 +8,7 @@ use super::packets::Track;
 use crate::state::{Process, Queue};
 use std::collections::HashMap;
 
-/// Processes, queues and sleeps that are kept; further ones are counted.
+/// Processes, queues and sleeps that are kept, requested or not; further ones are counted.
 const MOST: usize = 65_536;
 
 /// Offset of `write_dispatch_id` from `hsa_queue_t`, bytes.
@@ -31,7 +31,8 @@ pub(super) struct Known {
 
 #[derive(Debug)]
 pub(super) struct KnownProcess {
-    pub(super) track: Track,
+    /// `None`: it was not requested.
+    pub(super) track: Option<Track>,
     /// On the host.
     pub(super) pid: Option<u32>,
     /// In its own namespace.
@@ -41,13 +42,28 @@ pub(super) struct KnownProcess {
 
 #[derive(Debug)]
 pub(super) struct KnownQueue {
-    pub(super) track: Track,
+    /// `None`: it was not requested.
+    pub(super) track: Option<Track>,
     process: Option<usize>,
     ring: Option<u64>,
     write_pointer: Option<u64>,
-    /// `None`: its creation was not seen.
-    born_ns: Option<u64>,
-    ended_ns: Option<u64>,
+    /// `None`: it was there before the recording.
+    born: Option<Bound>,
+    ended: Option<Bound>,
+}
+
+/// An end of a life.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    at_ns: u64,
+    /// Else it is where a gap of the recording is: the queue may have been there before, or after.
+    seen: bool,
+}
+
+impl Bound {
+    fn seen_ns(bound: Option<Bound>) -> Option<u64> {
+        bound.filter(|bound| bound.seen).map(|bound| bound.at_ns)
+    }
 }
 
 /// Where a log's line puts a packet.
@@ -82,12 +98,13 @@ impl Unknown {
 
 impl KnownQueue {
     /// `row`: as it is now. `at_ns`: where its slice begins.
-    pub(super) fn new(track: Track, row: Option<&Queue>, at_ns: u64) -> Self {
+    pub(super) fn new(track: Option<Track>, row: Option<&Queue>, at_ns: u64) -> Self {
         let born_ns = row.map_or(Some(at_ns), |row| row.born_ns);
         let facts = row.map(|row| &row.facts);
         let ring = facts.and_then(|facts| facts.ring_address);
         let write_pointer = facts.and_then(|facts| facts.write_pointer_address);
-        KnownQueue { track, process: None, ring, write_pointer, born_ns, ended_ns: None }
+        let born = born_ns.map(|at_ns| Bound { at_ns, seen: true });
+        KnownQueue { track, process: None, ring, write_pointer, born, ended: None }
     }
 
     fn software(&self) -> Option<u64> {
@@ -98,7 +115,8 @@ impl KnownQueue {
     fn lived(&self, at_us: u64) -> bool {
         let (first_ns, last_ns) =
             (at_us.saturating_mul(1000), at_us.saturating_mul(1000).saturating_add(999));
-        self.born_ns.is_none_or(|born| born <= last_ns) && self.ended_ns.is_none_or(|ended| first_ns <= ended)
+        self.born.is_none_or(|born| born.at_ns <= last_ns)
+            && self.ended.is_none_or(|ended| first_ns <= ended.at_ns)
     }
 }
 
@@ -147,7 +165,11 @@ impl Known {
     pub(super) fn add_queue(&mut self, process: Option<usize>, mut queue: KnownQueue) -> Option<usize> {
         // One that was known before a gap of the recording goes on where that began.
         let ended_ns = self.ends.get(&(self.pid(process), queue.ring)).copied();
-        queue.born_ns = queue.born_ns.max(ended_ns.filter(|_| queue.ring.is_some()));
+        if let Some(at_ns) = ended_ns.filter(|_| queue.ring.is_some())
+            && queue.born.is_none_or(|born| born.at_ns < at_ns)
+        {
+            queue.born = Some(Bound { at_ns, seen: false });
+        }
         queue.process = process;
         add(&mut self.queues, queue, &mut self.left_out)
     }
@@ -167,10 +189,19 @@ impl Known {
     }
 
     pub(super) fn queue_ends(&mut self, index: Option<usize>, at_ns: u64) {
+        self.queue_until(index, Bound { at_ns, seen: true });
+    }
+
+    /// When it ended is not known: the recording has a gap.
+    pub(super) fn queue_lost(&mut self, index: Option<usize>, at_ns: u64) {
+        self.queue_until(index, Bound { at_ns, seen: false });
+    }
+
+    fn queue_until(&mut self, index: Option<usize>, ended: Bound) {
         let Some(queue) = index.and_then(|index| self.queues.get_mut(index)) else { return };
-        queue.ended_ns = Some(at_ns);
+        queue.ended = Some(ended);
         let key = (queue.process, queue.ring);
-        self.ends.insert((self.pid(key.0), key.1), at_ns);
+        self.ends.insert((self.pid(key.0), key.1), ended.at_ns);
     }
 
     /// To be called when all is known, before the first search.
@@ -196,6 +227,15 @@ impl Known {
         self.queues.get(index)
     }
 
+    /// Whether the process was requested; its queues are shown as it is.
+    pub(super) fn shows(&self, process: usize) -> bool {
+        self.process(process).is_some_and(|process| process.track.is_some())
+    }
+
+    pub(super) fn shows_queue(&self, queue: usize) -> bool {
+        self.queue(queue).is_some_and(|queue| queue.track.is_some())
+    }
+
     pub(super) fn owner(&self, queue: usize) -> Option<usize> {
         self.queue(queue)?.process
     }
@@ -219,7 +259,7 @@ impl Known {
 
     /// When it was created, if that was seen.
     pub(super) fn born_ns(&self, queue: usize) -> Option<u64> {
-        self.queue(queue)?.born_ns
+        Bound::seen_ns(self.queue(queue)?.born)
     }
 
     fn may_be(&self, queue: &KnownQueue, pid: Option<u32>) -> bool {
@@ -232,8 +272,8 @@ impl Known {
     pub(super) fn slack(&self, queue: usize, at_us: u64) -> (Option<u64>, Option<u64>) {
         let Some(queue) = self.queue(queue) else { return (None, None) };
         let at_ns = at_us.saturating_mul(1000);
-        let since = queue.born_ns.map(|born| at_ns.saturating_add(999).saturating_sub(born));
-        (since, queue.ended_ns.map(|ended| ended.saturating_sub(at_ns)))
+        let since = Bound::seen_ns(queue.born).map(|born| at_ns.saturating_add(999).saturating_sub(born));
+        (since, Bound::seen_ns(queue.ended).map(|ended| ended.saturating_sub(at_ns)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::gpus::Gpus;
 use super::known::{Known, KnownProcess};
+use super::not_shown::NotShown;
 use super::packets::{Packets, Track, TrackKind};
 use super::proto::Kind;
 use super::tracks::ProcessTracks;
@@ -24,6 +25,7 @@ pub struct Timeline<W> {
     /// The last snapshot of the clocks: the offsets to CLOCK_MONOTONIC.
     offsets: Option<(i64, i64)>,
     pub(super) known: Known,
+    pub(super) not_shown: NotShown,
     filter: Option<Box<Filter>>,
 }
 
@@ -45,7 +47,8 @@ impl<W: Write> Timeline<W> {
     pub fn new(out: W) -> io::Result<Self> {
         let (processes, gpus) = (BTreeMap::new(), Gpus::default());
         let (packets, known) = (Packets::new(out)?, Known::default());
-        Ok(Timeline { packets, processes, gpus, others: None, offsets: None, known, filter: None })
+        let not_shown = NotShown::default();
+        Ok(Timeline { packets, processes, gpus, others: None, offsets: None, known, not_shown, filter: None })
     }
 
     /// Shows only what the filter chooses. To be called before the first item.
@@ -67,7 +70,7 @@ impl<W: Write> Timeline<W> {
         };
         replay.take(item, &mut |replay, line| self.line(replay, line))?;
         if starts_anew {
-            self.all_ends(replay.now_ns)?;
+            self.all_ends(replay.now_ns, false)?;
         }
         if let Some(offsets) = offsets {
             self.clocks(offsets, replay.now_ns)?;
@@ -87,6 +90,7 @@ impl<W: Write> Timeline<W> {
                 self.known.queue_is(queue.known, row);
             }
         }
+        self.not_shown.settle(&mut self.known, &replay.state);
         self.known.index();
         Ok(())
     }
@@ -116,14 +120,14 @@ impl<W: Write> Timeline<W> {
                 let track = self.others()?;
                 let name = if loaded { "driver loaded" } else { "driver unloaded" };
                 if !loaded {
-                    self.all_ends(at_ns)?;
+                    self.all_ends(at_ns, true)?;
                 }
                 self.packets.event(Kind::Instant, track, at_ns, Some(("driver", name)), None)
             }
             // When they ended is not known.
             Line::Gap { at_ns, .. } => {
                 let track = self.others()?;
-                self.all_ends(at_ns)?;
+                self.all_ends(at_ns, false)?;
                 self.packets.event(Kind::Instant, track, at_ns, Some(("recording", "gap")), None)
             }
         }
@@ -133,15 +137,19 @@ impl<W: Write> Timeline<W> {
         let shown = self.filter.as_ref().map_or(Shown::All, |filter| filter(event, change, &replay.state));
         let about = about(replay, event, change);
         let (at_ns, kind) = (event.mono_ns, event.body.kind().name());
-        if let Some(key) = change.process.filter(|_| shown != Shown::Nothing) {
-            self.process(replay, key, at_ns)?;
+        match change.process {
+            Some(key) if shown == Shown::Nothing => self.not_shown.renumber(&replay.state, key),
+            Some(key) => drop(self.process(replay, key, at_ns)?),
+            None => {}
         }
         // First: the queue that ends may be one whose id is given to the queue that begins, as its own end was not seen.
         for queue in &change.ended {
             self.queue_ends(replay, change, queue, at_ns, &about)?;
         }
         match &event.body {
-            _ if shown == Shown::Nothing => {}
+            _ if shown == Shown::Nothing => {
+                self.not_shown.event(&mut self.known, &replay.state, event, change);
+            }
             Body::QueueCreate(_) | Body::QueueDestroyFailed { .. } => {
                 self.queue_begins(replay, event, change, &about)?;
             }
@@ -190,7 +198,8 @@ impl<W: Write> Timeline<W> {
         let start_ns = row.and_then(|row| row.start_boottime_ns);
         let own = self.packets.track(comm.clone(), None, &TrackKind::Process { pid, start_ns })?;
         self.packets.event(Kind::SliceBegin, own, at_ns, Some(("process", &comm)), None)?;
-        let known = self.known.add_process(KnownProcess { track: own, pid, ns_pid: None, ended_ns: None });
+        let known =
+            self.known.add_process(KnownProcess { track: Some(own), pid, ns_pid: None, ended_ns: None });
         self.known.process_is(known, row);
         let (queues, evicted, threads) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Ok(place.insert(ProcessTracks { own, pid, alive: true, known, queues, evicted, threads }))
@@ -294,6 +303,7 @@ impl<W: Write> Timeline<W> {
     }
 
     fn process_ends(&mut self, key: ProcessKey, at_ns: u64) -> io::Result<()> {
+        self.not_shown.process_ends(&mut self.known, key, at_ns);
         let Some(process) = self.processes.get_mut(&key).filter(|process| process.alive) else {
             return Ok(());
         };
@@ -306,11 +316,16 @@ impl<W: Write> Timeline<W> {
         self.packets.event(Kind::SliceEnd, process.own, at_ns, None, None)
     }
 
-    /// The driver was unloaded, or all that was known of it was wrong.
-    fn all_ends(&mut self, at_ns: u64) -> io::Result<()> {
+    /// The driver was unloaded, or, without `seen`, the recording has a gap, or all that was known was wrong.
+    fn all_ends(&mut self, at_ns: u64, seen: bool) -> io::Result<()> {
+        self.not_shown.all_end(&mut self.known, at_ns, seen);
         for queue in self.processes.values_mut().flat_map(|process| process.queues.values_mut()) {
             if std::mem::take(&mut queue.alive) {
-                self.known.queue_ends(queue.known, at_ns);
+                if seen {
+                    self.known.queue_ends(queue.known, at_ns);
+                } else {
+                    self.known.queue_lost(queue.known, at_ns);
+                }
                 self.packets.event(Kind::SliceEnd, queue.own, at_ns, None, None)?;
             }
         }

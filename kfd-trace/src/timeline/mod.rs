@@ -8,6 +8,7 @@ mod gpus;
 mod known;
 mod lives;
 mod log;
+mod not_shown;
 mod packets;
 mod proto;
 mod queues;

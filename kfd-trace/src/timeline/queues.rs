@@ -38,6 +38,7 @@ impl<W: Write> Timeline<W> {
                 Some(about),
             );
         };
+        self.not_shown.forget(&mut self.known, key, id, event.mono_ns);
         let (at_ns, process) = (event.mono_ns, self.process(replay, key, event.mono_ns)?);
         let (parent, known) = (process.own, process.queues.get(&id).map(|queue| (queue.own, queue.alive)));
         let (own, alive) = match known {
@@ -60,7 +61,7 @@ impl<W: Write> Timeline<W> {
         self.packets.event(Kind::SliceBegin, own, at_ns, Some(("queue", &name)), Some(about))?;
         let counters = self.process(replay, key, at_ns)?.queues.remove(&id).and_then(|queue| queue.counters);
         let process = self.process(replay, key, at_ns)?.known;
-        let known = self.known.add_queue(process, KnownQueue::new(own, queue, at_ns));
+        let known = self.known.add_queue(process, KnownQueue::new(Some(own), queue, at_ns));
         let tracks = QueueTracks { own, gpu_id, alive: true, known, counters };
         self.process(replay, key, at_ns)?.queues.insert(id, tracks);
         self.gpus.count(&mut self.packets, replay, gpu_id, at_ns, 1)
@@ -85,6 +86,9 @@ impl<W: Write> Timeline<W> {
             let (own, gpu_id) = (tracks.own, tracks.gpu_id);
             self.packets.event(Kind::SliceEnd, own, at_ns, None, Some(about))?;
             return self.gpus.count(&mut self.packets, replay, gpu_id, at_ns, -1);
+        }
+        for key in [change.process, change.released].into_iter().flatten() {
+            self.not_shown.queue_ends(&mut self.known, key, queue, at_ns);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The messages as another reader sees them: decoded anew, with their names, in the order of time.
 
-use super::Timeline;
 use super::proto::{Kind, Name, TracePacket, TrackDescriptor, TrackEvent};
+use super::{Filter, Timeline};
 use crate::model::event::{Body, Event, ProcessId};
 use crate::model::incident::{Eviction, Trigger};
 use crate::model::inventory::Listed;
@@ -35,10 +35,21 @@ fn trace_of(items: Vec<Item>) -> Vec<TracePacket> {
 
 /// `also` is called after the last item.
 fn written(items: Vec<Item>, also: impl FnOnce(&mut Timeline<&mut Vec<u8>>)) -> Vec<TracePacket> {
+    written_by(items, None, also)
+}
+
+fn written_by(
+    items: Vec<Item>,
+    filter: Option<Box<Filter>>,
+    also: impl FnOnce(&mut Timeline<&mut Vec<u8>>),
+) -> Vec<TracePacket> {
     let begin = Begin::new(Machine::default(), StateLimits::default());
     let mut replay = Replay::new(&begin, clock());
     let mut bytes = Vec::new();
     let mut timeline = Timeline::new(&mut bytes).expect("memory");
+    if let Some(filter) = filter {
+        timeline.choose(filter);
+    }
     let first =
         [Item::Gpus(topology()), Item::Clock { wall_ns: 1_790_000_000_000_000_000, boot_ns: 5_000_000 }];
     for item in first.into_iter().chain(items) {

@@ -145,3 +145,17 @@ fn what_waits_is_bounded_and_nothing_is_lost() {
     correlator.line(LogLine::Whole(line.as_bytes()), &mut done);
     assert_eq!(correlator.without_time, 1, "a quoted line has no time");
 }
+
+#[test]
+fn what_there_is_no_room_for_is_counted() {
+    let (mut correlator, mut done) = (Correlator::default(), Vec::new());
+    let mut line = |text: String| correlator.line(LogLine::Whole(text.as_bytes()), &mut done);
+    for number in 0..=KERNELS {
+        line(format!(":4:a.cpp:1: 1 us: {HEAD} ShaderName : kernel{number}"));
+    }
+    // With the one of those names.
+    for thread in 2..=THREADS + 1 {
+        line(format!(":4:a.cpp:1: 1 us: [pid:7     tid:{thread:#x}] ShaderName : kernel1"));
+    }
+    assert_eq!((correlator.nameless_kernels, correlator.threads_forgotten), (1, THREADS as u64));
+}

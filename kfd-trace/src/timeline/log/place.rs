@@ -102,7 +102,10 @@ impl<W: Write> Placer<'_, W> {
         self.first_ns = Some(self.first_ns.unwrap_or(at_ns).min(at_ns));
         // Also of what has no room: the count of the first reading must be met.
         let slice = work.measured.and_then(|measured| self.slice(work, &measured));
-        let place = self.place(work);
+        let Some(place) = self.place(work) else {
+            self.report.not_requested += 1;
+            return Ok(());
+        };
         if !self.places.contains_key(&place) {
             if self.places.len() >= PLACES {
                 self.report.left_out += 1;
@@ -148,7 +151,8 @@ impl<W: Write> Placer<'_, W> {
         Some(Slice { begin_ns, end_ns, within_ns, expected: expected.is_none_or(|own| own == offset) })
     }
 
-    fn place(&mut self, work: &Work) -> Place {
+    /// `None`: it is of a process that was not requested.
+    fn place(&mut self, work: &Work) -> Option<Place> {
         let packet = work.task.packet();
         let found = packet.map(|packet| self.timeline.known.find(place_of(work.pid, packet), work.at_us));
         let hwq = packet.map(|packet| packet.hwq);
@@ -159,7 +163,7 @@ impl<W: Write> Placer<'_, W> {
                 // A PID may be used again.
                 *owner = process;
             }
-            return Place::Queue(queue);
+            return self.timeline.known.shows_queue(queue).then_some(Place::Queue(queue));
         }
         let owner = self.plan.owners.get(&work.pid).copied();
         let lives = |process: &usize| {
@@ -167,23 +171,31 @@ impl<W: Write> Placer<'_, W> {
             ended_ns.is_none_or(|ended| work.at_us.saturating_mul(1000) <= ended)
         };
         if let Some(process) = owner.filter(lives) {
-            return Place::Process(process, hwq);
+            if !self.timeline.known.shows(process) {
+                return None;
+            }
+            if let Some(Err(unknown)) = found {
+                *self.report.beside.entry((work.pid, unknown.why())).or_default() += 1;
+            }
+            return Some(Place::Process(process, hwq));
         }
         let why = match found {
             Some(Err(unknown)) => unknown.why(),
             _ => "no queue of that PID is in the recording",
         };
         *self.report.apart.entry((work.pid, why)).or_default() += 1;
-        Place::Apart(work.pid, hwq)
+        Some(Place::Apart(work.pid, hwq))
     }
 
     /// What the tracks of a place are below.
     fn parent(&mut self, place: Place) -> io::Result<Track> {
         let Timeline { packets, known, .. } = &mut *self.timeline;
         let below = match place {
-            Place::Queue(queue) => return known.queue(queue).map(|queue| queue.track).ok_or_else(missing),
+            Place::Queue(queue) => {
+                return known.queue(queue).and_then(|queue| queue.track).ok_or_else(missing);
+            }
             Place::Process(process, _) => {
-                known.process(process).map(|process| process.track).ok_or_else(missing)?
+                known.process(process).and_then(|process| process.track).ok_or_else(missing)?
             }
             Place::Apart(pid, _) => match self.apart.get(&pid) {
                 Some(track) => *track,
@@ -234,6 +246,11 @@ impl<W: Write> Placer<'_, W> {
         let report = LogReport {
             without_time: self.correlator.without_time,
             gave_up: self.correlator.gave_up,
+            nameless: self.correlator.nameless_kernels,
+            threads_forgotten: self.correlator.threads_forgotten,
+            lives_left_out: self.timeline.known.left_out,
+            pids_left_out: self.plan.owners_left_out,
+            outside: agreement.outside,
             queues: agreement.queues.len(),
             joined: agreement.lines,
             ahead_ns: agreement.ahead_ns,
@@ -246,6 +263,7 @@ impl<W: Write> Placer<'_, W> {
             "packets": report.packets,
             "copies": report.copies,
             "lines_within_lives_of_queues": report.joined,
+            "lines_outside_lives_of_queues": report.outside,
             "queues": report.queues,
             "log_ahead_at_most_ns": report.ahead_ns,
             "log_behind_at_most_ns": report.behind_ns,
@@ -254,7 +272,13 @@ impl<W: Write> Placer<'_, W> {
             "slices_of_another_clock": report.other_clock,
             "times_not_joined": report.unplaced_times,
             "not_joined": report.apart.values().sum::<u64>(),
+            "on_other_queues_of_their_process": report.beside.values().sum::<u64>(),
+            "not_requested": report.not_requested,
             "left_out": report.left_out,
+            "lives_left_out": report.lives_left_out,
+            "packets_of_pids_left_out": report.pids_left_out,
+            "kernel_names_left_out": report.nameless,
+            "threads_forgotten": report.threads_forgotten,
         });
         let packets = &mut self.timeline.packets;
         let track = packets.track("AMD logs".to_owned(), None, &TrackKind::Slices)?;

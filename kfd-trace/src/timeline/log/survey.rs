@@ -20,6 +20,8 @@ pub struct LogPlan {
     /// The processes of the recording that the log's PIDs are, by a queue of theirs: the first ones.
     pub(super) owners: HashMap<Option<u32>, usize>,
     pub(super) agreement: Agreement,
+    /// Packets of further PIDs.
+    pub(super) owners_left_out: u64,
 }
 
 /// How well lines and lives of queues agree: what other difference of the clocks would still fit.
@@ -28,6 +30,8 @@ pub(super) struct Agreement {
     /// Packets within the life of their queue, lines of its creation, too, and those queues.
     pub(super) packets: u64,
     pub(super) lines: u64,
+    /// Such lines that contradict it: outside the life of each queue that they could be of.
+    pub(super) outside: u64,
     pub(super) queues: HashSet<usize>,
     /// If the log's clock were ahead, or behind, by more, a line were outside; nanoseconds, `None` where no such end of a
     /// life was seen.
@@ -63,6 +67,8 @@ pub struct Survey<'a> {
     /// First and last time of work, microseconds.
     span: Option<(u64, u64)>,
     packets: u64,
+    /// Packets of processes that were not requested.
+    not_requested: u64,
     unknown: BTreeMap<Unknown, u64>,
 }
 
@@ -78,6 +84,7 @@ impl<W: Write> Timeline<W> {
             works: Vec::new(),
             span: None,
             packets: 0,
+            not_requested: 0,
             unknown: BTreeMap::new(),
         }
     }
@@ -105,23 +112,41 @@ impl Survey<'_> {
             self.packets += 1;
             match self.known.find(place_of(work.pid, packet), work.at_us) {
                 Ok(queue) => {
-                    self.plan.agreement.packets += 1;
-                    self.plan.agreement.take(queue, self.known.slack(queue, work.at_us));
-                    if let Some(process) = self.known.owner(queue)
-                        && self.plan.owners.len() < PROCESSES
-                    {
-                        self.plan.owners.entry(work.pid).or_insert(process);
+                    if self.known.shows_queue(queue) {
+                        self.plan.agreement.packets += 1;
+                    } else {
+                        self.not_requested += 1;
                     }
+                    self.plan.agreement.take(queue, self.known.slack(queue, work.at_us));
+                    self.owner(work.pid, queue);
                 }
-                Err(why) => *self.unknown.entry(why).or_default() += 1,
+                Err(why) => {
+                    self.plan.agreement.outside += u64::from(why == Unknown::OtherTime);
+                    *self.unknown.entry(why).or_default() += 1;
+                }
             }
+        }
+    }
+
+    fn owner(&mut self, pid: Option<u32>, queue: usize) {
+        let Some(process) = self.known.owner(queue) else { return };
+        if self.plan.owners.len() < PROCESSES || self.plan.owners.contains_key(&pid) {
+            self.plan.owners.entry(pid).or_insert(process);
+        } else {
+            self.plan.owners_left_out += 1;
         }
     }
 
     /// The queue was created between two lines of the log.
     fn created(&mut self, pid: Option<u32>, at_us: u64, birth: Birth, after_us: Option<u64>) {
         let place = LogPlace { pid, hwq: birth.hwq, swq: Some(birth.swq) };
-        let Ok(queue) = self.known.find(place, at_us) else { return };
+        let queue = match self.known.find(place, at_us) {
+            Ok(queue) => queue,
+            Err(why) => {
+                self.plan.agreement.outside += u64::from(why == Unknown::OtherTime);
+                return;
+            }
+        };
         let (ahead_ns, behind_ns) = self.known.slack(queue, at_us);
         let after_ns = after_us.and_then(|us| us.checked_mul(1000));
         // Else there was another line of that thread between.
@@ -144,6 +169,9 @@ impl Survey<'_> {
         };
         if self.plan.agreement.packets > 0 {
             return Ok(self.plan);
+        }
+        if self.not_requested > 0 {
+            return Err("what of it joins the recording is of processes that were not requested".to_owned());
         }
         let (from, until) = self.known.span().unwrap_or_default();
         let (from, until) = (from / 1000, until / 1000);

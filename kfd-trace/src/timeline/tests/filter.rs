@@ -1,7 +1,7 @@
 //! What is left of a trace where only some of it is requested.
 
 use super::*;
-use crate::timeline::{Filter, Shown};
+use crate::timeline::Shown;
 
 fn chosen_by(filter: Box<Filter>) -> Vec<String> {
     let begin = Begin::new(Machine::default(), StateLimits::default());
