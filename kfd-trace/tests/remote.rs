@@ -1,7 +1,8 @@
 //! `ps --url` and `top --url` of a daemon, as separate processes. The daemon waits for a driver that does not exist: it needs
 //! no privilege.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 
 /// Ended when it is dropped.
@@ -72,4 +73,49 @@ fn a_password_without_a_terminal_comes_from_elsewhere_or_is_missed() {
 fn top_of_a_daemon_takes_a_terminal() {
     let (code, line) = refused(&mut kfd_trace(&["top", "--url", "http://127.0.0.1:9"]));
     assert!(code == Some(2) && line.contains("`top` needs a terminal"), "{line}");
+}
+
+/// Answers requests of one client with these documents, by the end of their paths. Returns its URL.
+fn serving(documents: &'static [(&'static str, &'static str)]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let lines = BufReader::new(stream.try_clone().expect("the same")).lines().map_while(Result::ok);
+        for path in lines.filter_map(|line| Some(line.strip_prefix("GET ")?.split(' ').next()?.to_owned())) {
+            let found = documents.iter().find(|(end, _)| path.ends_with(end));
+            let (_, rest) = found.unwrap_or_else(|| panic!("{path} is not expected"));
+            let body = format!(r#"{{"schema": 1, "ts": "2026-09-21T14:13:20Z", {rest}}}"#);
+            let length = body.len();
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}").expect("sent");
+        }
+    });
+    url
+}
+
+#[test]
+fn what_a_daemon_does_not_see_is_said_and_its_slots_are_not_counted() {
+    const DOCUMENTS: &[(&str, &str)] = &[
+        (
+            "/status",
+            r#""tracing": true, "meaning": ["queues: not seen"], "unreadable": [], "probes": [], "lost": {"events": 3}"#,
+        ),
+        ("/queues", r#""queues": [{"pid": 7, "queue_id": 1, "gpu_id": 9, "queue_type": "compute"}]"#),
+        ("/processes", r#""processes": []"#),
+        ("/gpus", r#""gpus": [{"gpu_id": 9, "pci": "0000:c1:00.0", "slots": {"cp": 24}}]"#),
+    ];
+    let run = |more: &[&str]| {
+        let url = serving(DOCUMENTS);
+        let output = kfd_trace(&["ps", "--url", &url]).args(more).output().expect("the program");
+        assert!(output.status.success(), "{output:?}");
+        let stderr = String::from_utf8(output.stderr).expect("text");
+        let said: Vec<&str> =
+            stderr.lines().filter_map(|line| line.split_once(&url)).map(|(_, said)| said).collect();
+        assert_eq!(said, [": not seen: queues: not seen", ": lost: 3 (events)"], "{stderr}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let text = run(&[]);
+    assert!(text.contains(": ? of 24 compute slots (not all queues are known)"), "{text}");
+    let json = run(&["--json"]);
+    assert!(json.contains(r#""asked":null"#) && json.contains(r#""sources":null"#), "{json}");
 }

@@ -32,7 +32,7 @@ pub struct RemoteArgs {
     /// The certificate's key (PEM) [default: it is in the file of --cert].
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Believe whoever answers, without verifying the certificate: the password and the figures may be another's.
+    /// Do not verify the daemon's certificate: another server can answer in its place, and gets the password.
     #[arg(long, short = 'k', requires = "daemon", conflicts_with = "cacert")]
     insecure: bool,
     /// Give an answer up after so many seconds: 10, 0.5, 1m. A connection that is not accepted is given up after 5s.

@@ -102,7 +102,7 @@ pub async fn run(roots: &Roots, options: &PsOptions) -> Result<(), Stop> {
             Printed {
                 rows: listing.rows,
                 asked: listing.asked,
-                shown: listing.asked,
+                all_queues: true,
                 topology: listing.topology,
                 ts,
             }
@@ -133,38 +133,40 @@ async fn add_history(rows: &mut [PsRow], daemon: Option<&Access>) {
 /// # Errors
 /// If it gives no answer.
 async fn reported(access: &Access) -> Result<Printed, Stop> {
-    let lists = Client::new(access.clone()).lists().await.map_err(|failure| failure.stop(access))?;
+    let mut client = Client::new(access.clone());
+    let (status, lists) = client.status_and_lists().await.map_err(|failure| failure.stop(access))?;
+    for problem in status.problems() {
+        say(format_args!("{}: {problem}", access.target));
+    }
     let at_ns = lists.queues.at_ns();
-    let topology = reported::topology(&lists.gpus, None);
+    let topology = reported::topology(&lists.gpus, Some(&status));
     let snapshot = reported::snapshot(&lists.queues, lists.processes, &lists.gpus);
     // Starts of processes are not in the API, and so no process has an age.
-    let rows = ps::merge(vec![PsRow::from_snapshot(&snapshot, at_ns, at_ns)]);
-    let asked = rows.iter().fold(Sources::default(), |all, row| all.union(row.sources));
+    let rows = ps::ordered(PsRow::from_snapshot(&snapshot, at_ns, at_ns));
     let clock = Clock { mono_to_wall_ns: 0, zone: TimeZone::UTC };
-    // The daemon compares its sources itself, and later: that one does not have a queue yet is no difference.
-    Ok(Printed { rows, asked, shown: Sources::default(), topology, ts: clock.rfc3339(at_ns) })
+    // Which sources the daemon could read is not in the API. It compares them itself.
+    let asked = Sources::default();
+    let all_queues = status.sight(lists.gpus.have_evictions()).queues;
+    Ok(Printed { rows, asked, all_queues, topology, ts: clock.rfc3339(at_ns) })
 }
 
 /// What is printed.
 struct Printed {
     rows: Vec<PsRow>,
-    /// The sources that could be read.
+    /// The sources that could be read; empty: not known.
     asked: Sources,
-    /// Those of which it is shown that they miss a row.
-    shown: Sources,
+    all_queues: bool,
     topology: Topology,
     ts: Option<String>,
 }
 
 impl Printed {
     fn print(self, options: &PsOptions) -> io::Result<()> {
-        let Printed { rows, asked, shown, topology, ts } = self;
+        let Printed { rows, asked, all_queues, topology, ts } = self;
         let mut out = io::stdout().lock();
-        if options.json {
-            return ps::json(&mut out, &rows, asked, &topology, ts);
-        }
         let columns = if options.wide { Columns::All } else { Columns::Usual { width: width() } };
-        ps::text(&mut out, &rows, &PsView { asked: shown, topology: &topology, columns })
+        let view = PsView { asked, all_queues, topology: &topology, columns };
+        if options.json { ps::json(&mut out, &rows, &view, ts) } else { ps::text(&mut out, &rows, &view) }
     }
 }
 

@@ -231,13 +231,13 @@ impl<W: Write> Player<'_, W> {
         let mut snapshot = replay.state.snapshot();
         snapshot.processes.retain(|process| options.whose.has(process));
         let rows = PsRow::from_snapshot(&snapshot, now_ns, boot_ns);
-        let asked = Sources::default();
+        let columns = if options.wide { Columns::All } else { Columns::Usual { width: super::ps::width() } };
+        let view =
+            PsView { asked: Sources::default(), all_queues: true, topology: &replay.topology, columns };
         if options.json {
-            ps::json(self.out, &rows, asked, &replay.topology, replay.clock.rfc3339(now_ns))?;
+            ps::json(self.out, &rows, &view, replay.clock.rfc3339(now_ns))?;
         } else {
-            let columns =
-                if options.wide { Columns::All } else { Columns::Usual { width: super::ps::width() } };
-            ps::text(self.out, &rows, &PsView { asked, topology: &replay.topology, columns })?;
+            ps::text(self.out, &rows, &view)?;
         }
         Ok(lacking(replay).map_or(Ended::Whole, Ended::Lacking))
     }

@@ -55,6 +55,8 @@ pub struct Budget {
     used: BTreeMap<(u32, Pool), u32>,
     /// Queues that may be in any pool, by gpu_id; without one they may be in any pool of any GPU.
     anywhere: BTreeMap<Option<u32>, u32>,
+    /// There may be more queues than were counted.
+    incomplete: bool,
 }
 
 impl Budget {
@@ -82,6 +84,12 @@ impl Budget {
         budget
     }
 
+    /// There may be more queues: how many slots are in use is not known.
+    #[must_use]
+    pub fn incomplete(self) -> Self {
+        Budget { incomplete: true, ..self }
+    }
+
     fn add(&mut self, claim: Claim, count: u32, topology: &Topology) {
         if claim.queue_type.is_some_and(QueueType::is_drivers_own) {
             return;
@@ -97,11 +105,11 @@ impl Budget {
         }
     }
 
-    /// Slots requested; `None` if the pool of a queue that may be on this GPU is not known.
+    /// Slots requested; `None` if the pool of a queue that may be on this GPU is not known, or not all queues are.
     #[must_use]
     pub fn used(&self, gpu: &Gpu, pool: Pool) -> Option<u32> {
         let known = self.used.get(&(gpu.gpu_id, pool)).copied().unwrap_or(0);
-        (self.of_unknown_pool(gpu) == 0).then_some(known)
+        (self.of_unknown_pool(gpu) == 0 && !self.incomplete).then_some(known)
     }
 
     /// Queues that may be on this GPU and whose pool is not known.
@@ -131,6 +139,7 @@ impl Budget {
         let pools: Vec<String> = self.pools(gpu).iter().map(words).collect();
         let pools = if pools.is_empty() { "slots unknown".to_owned() } else { pools.join(", ") };
         let unknown = match self.of_unknown_pool(gpu) {
+            _ if self.incomplete => " (not all queues are known)".to_owned(),
             0 => String::new(),
             1 => " (type of 1 queue unknown)".to_owned(),
             queues => format!(" (types of {queues} queues unknown)"),

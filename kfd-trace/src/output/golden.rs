@@ -243,6 +243,8 @@ fn rows_of_ps_as_json() {
         ps::merge(vec![ps::PsRow::from_snapshot(&traced().snapshot(), 303_000_020_000, 900_000_000_000)]);
     let asked = Sources::from(Source::Probe);
     let mut out = Vec::new();
-    ps::json(&mut out, &rows, asked, &topology(), clock().rfc3339(303_000_020_000)).expect("memory");
+    let topology = topology();
+    let view = ps::PsView { asked, all_queues: true, topology: &topology, columns: ps::Columns::All };
+    ps::json(&mut out, &rows, &view, clock().rfc3339(303_000_020_000)).expect("memory");
     check("ps.json", &pretty(&String::from_utf8(out).expect("UTF-8")));
 }

@@ -40,6 +40,12 @@ pub(super) fn sources<S: Serializer>(sources: &Sources, serializer: S) -> Result
     serializer.collect_seq(sources.iter().map(Source::name))
 }
 
+/// `null` for none: they are not known.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+pub(super) fn known_sources<S: Serializer>(known: &Sources, serializer: S) -> Result<S::Ok, S::Error> {
+    if known.iter().next().is_none() { serializer.serialize_none() } else { sources(known, serializer) }
+}
+
 /// One value per pool of slots.
 #[derive(Debug, Serialize)]
 pub(super) struct ByPool<T> {

@@ -12,11 +12,12 @@ use crate::text::escape;
 use crate::text::table::plain;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 mod daemon;
 mod merge;
 pub use daemon::add_history;
-pub use merge::merge;
+pub use merge::{merge, ordered};
 
 /// One queue, or one process without queues. `None` is "not known".
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,7 +30,7 @@ pub struct PsRow {
     pub uid: Option<u32>,
     pub comm: Option<String>,
     /// `cgroup` is only the last name of its path if the kernel is the only source.
-    pub details: ProcessDetails,
+    pub details: Arc<ProcessDetails>,
     /// Of a further context of its PID (7.2); `None` for the first one.
     pub context_id: Option<u32>,
     /// `None`: the process has no queue.
@@ -44,7 +45,8 @@ pub struct PsRow {
     /// `None`: not sampled.
     pub activity: Option<Activity>,
     /// Bytes of VRAM of the process, by gpu_id, as the driver counts them; empty where that is not known.
-    pub vram: BTreeMap<u32, u64>,
+    pub vram: Arc<BTreeMap<u32, u64>>,
+    /// Empty: not known.
     pub sources: Sources,
 }
 
@@ -71,9 +73,9 @@ impl PsRow {
             ns_pid: process.ns_tgid,
             uid: process.uid,
             comm: process.comm.clone(),
-            details: process.known_details(),
+            details: Arc::new(process.known_details()),
             context_id: process.context_id,
-            vram: process.memory.vram().clone(),
+            vram: Arc::new(process.memory.vram().clone()),
             sources: process.sources,
             ..PsRow::default()
         }
@@ -93,7 +95,7 @@ impl PsRow {
 
     /// Its pod, Slurm job, container or unit.
     fn owner(&self) -> Option<String> {
-        BelongsFields::from(&self.details).owner()
+        BelongsFields::from(&*self.details).owner()
     }
 
     pub(super) fn queue_id(&self) -> Option<u32> {
@@ -174,8 +176,10 @@ type Column = (&'static str, bool, fn(&PsRow, &PsView<'_>) -> Option<String>);
 /// How the rows are shown.
 #[derive(Clone, Copy, Debug)]
 pub struct PsView<'a> {
-    /// The sources that were available.
+    /// The sources that were available; empty: not known.
     pub asked: Sources,
+    /// The rows have all queues: else it is not known how many slots are in use.
+    pub all_queues: bool,
     pub topology: &'a Topology,
     pub columns: Columns,
 }
@@ -285,7 +289,7 @@ pub fn text(out: &mut impl Write, rows: &[PsRow], view: &PsView<'_>) -> io::Resu
         }
     }
     writeln!(out, "{}", plain(&header, cells, &right))?;
-    let budget = budget(rows, view.topology);
+    let budget = budget(rows, view);
     if !view.topology.gpus.is_empty() {
         writeln!(out)?;
     }
@@ -312,7 +316,7 @@ fn fit(header: &[&str], cells: &mut [Vec<String>], index: usize, width: usize) {
     }
 }
 
-fn budget(rows: &[PsRow], topology: &Topology) -> Budget {
+fn budget(rows: &[PsRow], view: &PsView<'_>) -> Budget {
     let queues = rows.iter().filter_map(|row| row.queue.as_ref()).filter(|queue| queue.queue_id.is_some());
     let claims = queues.map(|queue| Claim {
         gpu_id: queue.gpu_id,
@@ -320,7 +324,8 @@ fn budget(rows: &[PsRow], topology: &Topology) -> Budget {
         sdma_engine_id: queue.sdma_engine_id,
         active: queue.active,
     });
-    Budget::count(claims, topology)
+    let budget = Budget::count(claims, view.topology);
+    if view.all_queues { budget } else { budget.incomplete() }
 }
 
 fn dash() -> String {

@@ -1,8 +1,8 @@
 //! Documents of the API of a daemon, read: the inverse of [`super::api`].
 //!
-//! In: bytes that anybody may have made. Out: the state as the daemon's own ([`snapshot`], [`topology`]), what it sees
-//! ([`Status`]) and its history ([`ReportedEvent`]). Lists have a greatest length, and names of GPUs are made safe for a
-//! terminal here; all others are, as always, where they are shown. Times are nanoseconds of the Unix epoch, by the
+//! In: bytes from any server. Out: the state as the daemon's own ([`snapshot`], [`topology`]), what it sees
+//! ([`Status`]) and its history ([`ReportedEvent`]). Lists, names and paths have a greatest length, and names of GPUs are made safe
+//! for a terminal here; all others are, as always, where they are shown. Times are nanoseconds of the Unix epoch, by the
 //! daemon's clock.
 
 mod event;
@@ -27,6 +27,12 @@ use serde::de::DeserializeOwned;
 /// A document.
 pub trait Document: DeserializeOwned {
     fn schema(&self) -> u64;
+
+    /// # Errors
+    /// What is more than a daemon has.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Why it cannot be read.
@@ -49,7 +55,10 @@ pub fn read<D: Document>(bytes: &[u8]) -> Result<D, NotRead> {
     }
     let version = |schema| (schema != u64::from(SCHEMA)).then_some(NotRead::Version(schema));
     match serde_json::from_slice::<D>(bytes) {
-        Ok(document) => version(document.schema()).map_or(Ok(document), Err),
+        Ok(document) => match version(document.schema()) {
+            Some(version) => Err(version),
+            None => document.check().map(|()| document).map_err(NotRead::Foreign),
+        },
         // Another version may have other fields.
         Err(error) => {
             let head = serde_json::from_slice::<Head>(bytes).ok();

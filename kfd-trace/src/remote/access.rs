@@ -108,13 +108,13 @@ fn warnings(target: &Target, has_password: bool, insecure: bool) -> Vec<String> 
         (
             clear,
             format!(
-                "warning: {target} gets the password without encryption: whoever is on the way can read it"
+                "warning: the password is sent to {target} without encryption: it can be read on the network"
             ),
         ),
         (
             insecure,
             format!(
-                "warning: it is not verified that {target} is the daemon: whoever answers is believed (--insecure)"
+                "warning: the certificate of {target} is not verified (--insecure): it may be another server"
             ),
         ),
     ];

@@ -84,8 +84,9 @@ impl Client {
             let location = location.map(|place| String::from_utf8_lossy(place).into_owned());
             return Err(Failure::Redirect(location.unwrap_or_default()));
         }
-        let reason = body(response.body_mut(), REASON).await.ok().and_then(|body| reason(&body));
-        Err(Failure::Status(status.as_u16(), reason))
+        let body = body(response.body_mut(), REASON).await.ok();
+        let reason = body.and_then(|body| serde_json::from_slice::<Reason>(&body).ok());
+        Err(reason.map_or(Failure::Status(status.as_u16(), None), |reason| reason.failure(status)))
     }
 
     /// On the open connection, or on a new one where the daemon has closed it meanwhile.
@@ -166,11 +167,19 @@ async fn body(body: &mut Incoming, limit: usize) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// What the API says about an error.
-fn reason(body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Reason {
-        error: String,
+/// What a body says about an error.
+#[derive(Deserialize)]
+struct Reason {
+    error: String,
+    /// Of the API alone: gateways have an `error`, too.
+    schema: Option<u64>,
+}
+
+impl Reason {
+    fn failure(self, status: StatusCode) -> Failure {
+        match self.schema {
+            Some(_) if status == StatusCode::SERVICE_UNAVAILABLE => Failure::NotTraced(self.error),
+            _ => Failure::Status(status.as_u16(), Some(self.error)),
+        }
     }
-    serde_json::from_slice::<Reason>(body).ok().map(|reason| reason.error)
 }

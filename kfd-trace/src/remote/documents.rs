@@ -7,7 +7,8 @@ use tokio::task::spawn_blocking;
 
 /// Some 70,000 queues.
 const QUEUES: usize = 64 << 20;
-/// All processes that a daemon keeps.
+/// 2 KiB for each of the 16,384 processes that a daemon keeps at most: usual ones take less, those with long cgroups or
+/// activity on many GPUs more.
 const PROCESSES: usize = 32 << 20;
 /// Each of the others.
 const OTHERS: usize = 4 << 20;
@@ -60,12 +61,28 @@ impl Client {
         })
     }
 
+    /// What exists, and what the daemon sees.
+    ///
+    /// # Errors
+    /// As [`Client::queues`].
+    pub async fn status_and_lists(&mut self) -> Result<(Status, Lists), Failure> {
+        let status = self.status().await?;
+        match status.why_not() {
+            Some(why) => Err(Failure::NotTraced(why)),
+            None => Ok((status, self.lists().await?)),
+        }
+    }
+
+    async fn status(&mut self) -> Result<Status, Failure> {
+        self.read("/api/v1/status", OTHERS).await
+    }
+
     /// All of it, with the newest `events`.
     ///
     /// # Errors
     /// As [`Client::queues`], but for a daemon that traces nothing now.
     pub async fn documents(&mut self, events: usize) -> Result<Documents, Failure> {
-        let status: Status = self.read("/api/v1/status", OTHERS).await?;
+        let status = self.status().await?;
         let lists = match status.why_not() {
             Some(why) => Err(why),
             None => match self.lists().await {

@@ -27,8 +27,10 @@ pub enum Failure {
     Tls(TlsError),
     Broken(String),
     NotHttp,
-    /// With the reason that the API gives.
+    /// With the reason that the body gives.
     Status(u16, Option<String>),
+    /// The API's own answer that there is nothing to trace, and why.
+    NotTraced(String),
     /// To this place, which is not asked.
     Redirect(String),
     /// More bytes than this.
@@ -63,7 +65,7 @@ impl Failure {
     #[must_use]
     pub fn not_traced(&self) -> Option<&str> {
         match self {
-            Failure::Status(503, Some(why)) => Some(why),
+            Failure::NotTraced(why) => Some(why),
             _ => None,
         }
     }
@@ -85,7 +87,7 @@ impl Failure {
             Failure::Status(404, _) => "no kfd-trace daemon is there (404)".to_owned(),
             Failure::Status(421, _) => "it does not answer for this host name (421)".to_owned(),
             Failure::Status(429, _) => "it has too many requests (429)".to_owned(),
-            Failure::Status(503, Some(why)) => format!("nothing is traced there: {}", short(why)),
+            Failure::NotTraced(why) => format!("nothing is traced there: {}", short(why)),
             Failure::Status(503, None) => "it is not ready (503)".to_owned(),
             Failure::Status(status, Some(why)) => format!("it answers with status {status}: {}", short(why)),
             Failure::Status(status, None) => format!("it answers with status {status}"),
@@ -134,7 +136,8 @@ impl Failure {
             Failure::Status(429, _) => {
                 "ask less often, or raise rate_limit in its web configuration".to_owned()
             }
-            Failure::Status(503, _) => "see `kfd-trace status` there".to_owned(),
+            Failure::NotTraced(_) | Failure::Status(503, None) => "see `kfd-trace status` there".to_owned(),
+            Failure::Status(503, Some(_)) => "check the daemon, or the reverse proxy before it".to_owned(),
             Failure::Status(..) => "the daemon's log may show why".to_owned(),
             Failure::Redirect(_) => "give the place where the daemon is as the URL".to_owned(),
             Failure::TooLarge(_) => {

@@ -33,6 +33,10 @@ impl Target {
             Some(_) => return Err("its scheme is neither http nor https".to_owned()),
         };
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        // Else a password with a slash would become a path, and be shown and sent with a part of it as the host.
+        if path.contains('@') {
+            return Err("write / in a password as %2F, @ in a path as %40".to_owned());
+        }
         if path.contains(['?', '#']) {
             return Err("it ends with its path: leave out `?` and `#` with what follows".to_owned());
         }
@@ -160,6 +164,8 @@ mod tests {
             ("[::1", "a bracket"),
             ("[node1]:20200", "no IPv6 address"),
             ("[::1]20200", "no port"),
+            ("http://ann:12/s3cret@node1", "write / in a password as %2F"),
+            ("http://ann:12?s3cret@node1:1/x", "write / in a password as %2F"),
             ("a:s3cret@b/?x", "leave out `?`"),
             ("node1/#x", "leave out `?`"),
             ("knöten:20200", "no name in ASCII"),

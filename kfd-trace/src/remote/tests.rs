@@ -167,6 +167,11 @@ async fn each_status_is_one_line_with_what_to_do() {
         ("421 Misdirected Request", "", "start the daemon with --web.allowed-host 127.0.0.1"),
         ("429 Too Many Requests", "", "raise rate_limit"),
         ("500 x", r#"{"error": "why \u001b[2J"}"#, "with status 500: why \\u{1b}[2J; "),
+        (
+            "503 x",
+            r#"{"error": "no healthy upstream"}"#,
+            "with status 503: no healthy upstream; check the daemon, or",
+        ),
         ("503 x", "not ready: starting", "it is not ready (503); see `kfd-trace status`"),
         ("200 OK", "<html>", "no document of kfd-trace's API: "),
         ("200 OK", r#"{"schema": 7}"#, "version 7 of the API, and this is for 1; use the kfd-trace of"),

@@ -46,7 +46,7 @@ impl Trust {
         let provider = Arc::new(ring::default_provider());
         let algorithms = provider.signature_verification_algorithms;
         let (of, known, own) = match options.authorities {
-            _ if options.insecure => ("anybody".to_owned(), RootCertStore::empty(), Vec::new()),
+            _ if options.insecure => ("any server's".to_owned(), RootCertStore::empty(), Vec::new()),
             Some(path) => {
                 let (known, own) = listed(path)?;
                 (path.display().to_string(), known, own)

@@ -4,7 +4,7 @@
 
 use super::documents::Documents;
 use super::negotiate::{self, Encoding};
-use crate::output::api::{Refusal, Resource};
+use crate::output::api::{Refusal, Resource, SCHEMA};
 use crate::output::metrics::Format;
 use crate::output::page::{self, Place};
 use crate::text::escape;
@@ -153,7 +153,7 @@ fn pairs(uri: &Uri) -> Result<Vec<(String, String)>, String> {
 }
 
 fn error(line: &str) -> String {
-    serde_json::json!({ "error": escape::terminal(line) }).to_string()
+    serde_json::json!({ "schema": SCHEMA, "error": escape::terminal(line) }).to_string()
 }
 
 async fn ready(State(Pages { site, .. }): State<Pages>) -> Result<&'static str, Response> {

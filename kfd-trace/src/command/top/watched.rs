@@ -5,7 +5,7 @@
 use super::screen::Screen;
 use crate::output::reported::{self, ReportedEvent};
 use crate::output::top::{Moment, RECENT, Recent, Silence, Watched};
-use crate::remote::{Access, Client, Documents, Failure};
+use crate::remote::{Access, Client, Documents, Failure, Target};
 use crate::runtime::exit::Stop;
 use crate::runtime::signals::Signals;
 use crate::runtime::stderr::say;
@@ -40,10 +40,8 @@ type Answer = Result<Moment, Failure>;
 pub async fn watch(options: &WatchOptions) -> Result<(), Stop> {
     let mut signals = Signals::of_a_terminal().map_err(Stop::failed)?;
     let mut watcher = Watcher::new(Client::new(options.access.clone()));
-    let first = tokio::select! {
-        first = watcher.moment() => first.map_err(|failure| failure.stop(&options.access))?,
-        () = signals.any() => return Ok(()),
-    };
+    let Some(first) = first(&mut watcher, &mut signals).await else { return Ok(()) };
+    let first = first.map_err(|failure| failure.stop(&options.access))?;
     show(options, watcher, first, &mut signals).await
 }
 
@@ -55,13 +53,30 @@ pub(super) async fn instead(stop: Stop, interval: Duration, colour: bool) -> Res
     let options = WatchOptions { access: Access::here(), interval, colour };
     let mut signals = Signals::of_a_terminal().map_err(Stop::failed)?;
     let mut watcher = Watcher::new(Client::new(options.access.clone()));
-    match watcher.moment().await {
+    let Some(first) = first(&mut watcher, &mut signals).await else { return Ok(()) };
+    match first {
         Ok(first) if first.why_not.is_none() => {
             say(format_args!("showing what the daemon at {} knows: {}", options.access.target, stop.line));
             show(&options, watcher, first, &mut signals).await
         }
-        _ => Err(Stop { line: format!("{}; or show a running daemon's by --url URL", stop.line), ..stop }),
+        Ok(_) => Err(with_other(stop, None)),
+        Err(failure) => Err(with_other(stop, Some((&options.access.target, &failure)))),
     }
+}
+
+/// `None`: a signal came first.
+pub(super) async fn first(watcher: &mut Watcher, signals: &mut Signals) -> Option<Answer> {
+    tokio::select! {
+        first = watcher.moment() => Some(first),
+        () = signals.any() => None,
+    }
+}
+
+/// `stop`, with what else can be done. `failure`: of the daemon of this machine; that there is none needs no words.
+pub(super) fn with_other(stop: Stop, failure: Option<(&Target, &Failure)>) -> Stop {
+    let failure = failure.filter(|(_, failure)| **failure != Failure::Refused);
+    let of = failure.map_or_else(String::new, |(target, failure)| format!(" ({target}: {})", failure.what()));
+    Stop { line: format!("{}; or show a running daemon's by --url URL{of}", stop.line), ..stop }
 }
 
 async fn show(

@@ -1,6 +1,6 @@
 //! The rows of `ps` as one JSON object.
 
-use super::{PsRow, budget};
+use super::{PsRow, PsView, budget};
 use crate::attribute::{Gpu, Pool, Topology};
 use crate::output::activity::ActivityFields;
 use crate::output::belongs::BelongsFields;
@@ -45,7 +45,7 @@ struct JsonRow<'a> {
     process_age_ns: Option<u64>,
     vram_bytes: Option<u64>,
     activity: Option<ActivityFields>,
-    #[serde(serialize_with = "names::sources")]
+    #[serde(serialize_with = "names::known_sources")]
     sources: Sources,
 }
 
@@ -68,7 +68,7 @@ struct PsDocument<'a> {
     schema: u32,
     ts: Option<String>,
     /// The sources that were available.
-    #[serde(serialize_with = "names::sources")]
+    #[serde(serialize_with = "names::known_sources")]
     asked: Sources,
     queues: Vec<JsonRow<'a>>,
     /// Processes without queues.
@@ -80,19 +80,14 @@ struct PsDocument<'a> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn json(
-    out: &mut impl Write,
-    rows: &[PsRow],
-    asked: Sources,
-    topology: &Topology,
-    ts: Option<String>,
-) -> io::Result<()> {
+pub fn json(out: &mut impl Write, rows: &[PsRow], view: &PsView<'_>, ts: Option<String>) -> io::Result<()> {
+    let PsView { asked, topology, .. } = *view;
     let json_rows = |queues: bool| {
         let rows = rows.iter().filter(|row| row.queue_id().is_some() == queues);
         rows.map(|row| json_row(row, topology)).collect()
     };
     let (queues, processes) = (json_rows(true), json_rows(false));
-    let budget = budget(rows, topology);
+    let budget = budget(rows, view);
     let gpus = topology.gpus.iter().map(|gpu| json_gpu(gpu, &budget)).collect();
     escape::json(&mut *out, &PsDocument { schema: SCHEMA, ts, asked, queues, processes, gpus })?;
     writeln!(out)
@@ -122,7 +117,7 @@ fn json_row<'a>(row: &'a PsRow, topology: &'a Topology) -> JsonRow<'a> {
         comm: row.comm.as_deref(),
         cmdline: row.details.cmdline.as_deref(),
         cgroup: row.details.cgroup.as_deref(),
-        belongs: BelongsFields::from(&row.details),
+        belongs: BelongsFields::from(&*row.details),
         kfd_process: row.process.map(|id| id.0.to_string()),
         context_id: row.context_id,
         gpu: gpu.map(Gpu::label),

@@ -26,9 +26,16 @@ pub fn merge(lists: Vec<Vec<PsRow>>) -> Vec<PsRow> {
         all.iter().filter(|row| row.queue_id().is_some()).map(|row| (row.pid, row.context_id)).collect();
     let has_queues = |row: &PsRow| with_queues.contains(&(row.pid, row.context_id));
     all.retain(|row| row.queue_id().is_some() || row.pid.is_none() || !has_queues(row));
-    all.sort_by_key(|row| (row.pid, row.context_id, row.gpu_id(), row.queue_id(), row.process));
-    mark_runtimes(&mut all);
-    all
+    ordered(all)
+}
+
+/// Rows of one list, in which each is a queue or a process of its own: in the order of [`merge`], the runtimes' queues
+/// marked.
+#[must_use]
+pub fn ordered(mut rows: Vec<PsRow>) -> Vec<PsRow> {
+    rows.sort_by_key(|row| (row.pid, row.context_id, row.gpu_id(), row.queue_id(), row.process));
+    mark_runtimes(&mut rows);
+    rows
 }
 
 fn mark_runtimes(rows: &mut [PsRow]) {

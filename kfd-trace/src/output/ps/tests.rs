@@ -27,15 +27,19 @@ fn asked() -> Sources {
     Sources::from(Source::Probe).with(Source::Sysfs)
 }
 
+fn view(topology: &Topology) -> PsView<'_> {
+    PsView { asked: asked(), all_queues: true, topology, columns: Columns::All }
+}
+
 fn tabled(rows: &[PsRow], columns: Columns) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let topology = topology();
-    table(rows, &PsView { asked: asked(), topology: &topology, columns })
+    table(rows, &PsView { asked: asked(), all_queues: true, topology: &topology, columns })
 }
 
 fn lines(rows: &[PsRow], asked: Sources, columns: Columns) -> Vec<String> {
     let topology = topology();
     let mut out = Vec::new();
-    text(&mut out, rows, &PsView { asked, topology: &topology, columns }).expect("memory");
+    text(&mut out, rows, &PsView { asked, all_queues: true, topology: &topology, columns }).expect("memory");
     String::from_utf8(out).expect("UTF-8").lines().map(str::to_owned).collect()
 }
 
@@ -107,7 +111,8 @@ fn a_table_is_cut_to_the_terminal_the_owner_first() {
     let details = ProcessDetails { belongs, ..ProcessDetails::default() };
     let queue = QueueFacts { queue_id: Some(3), gpu_id: Some(58270), ..unknown() };
     let comm = Some("fifteen-letters".to_owned());
-    let row = PsRow { pid: Some(4_000_321), comm, details, queue: Some(queue), ..PsRow::default() };
+    let row =
+        PsRow { pid: Some(4_000_321), comm, details: details.into(), queue: Some(queue), ..PsRow::default() };
     let widest = |width| {
         let lines = lines(std::slice::from_ref(&row), Sources::default(), Columns::Usual { width });
         (lines[..2].iter().map(|line| line.chars().count()).max().unwrap(), lines[1].clone())
@@ -151,7 +156,7 @@ fn the_owner_has_a_column_where_one_is_reported() {
     let owned = |unit: Option<&str>| {
         let belongs = Belongs { unit: unit.map(str::to_owned), ..Belongs::default() };
         let details = ProcessDetails { belongs, ..ProcessDetails::default() };
-        PsRow { pid: Some(5), details, ..PsRow::default() }
+        PsRow { pid: Some(5), details: details.into(), ..PsRow::default() }
     };
     let (header, _) = tabled(&[owned(None)], Columns::All);
     assert!(!header.contains(&"OWNER"), "{header:?}");
@@ -160,13 +165,30 @@ fn the_owner_has_a_column_where_one_is_reported() {
     assert_eq!([&*cells[0][3], &*cells[1][3]], ["-", "train.service"]);
 }
 
+/// A daemon that does not see queues: others may hold slots, too.
+#[test]
+fn where_queues_are_not_all_known_no_slots_are_counted() {
+    let topology = topology();
+    let partial = PsView { all_queues: false, asked: Sources::default(), ..view(&topology) };
+    let mut out = Vec::new();
+    text(&mut out, &rows(), &partial).expect("memory");
+    let out = String::from_utf8(out).expect("UTF-8");
+    assert!(out.contains(": ? of 24 compute slots, ? of 16 SDMA slots (not all queues are known)"), "{out}");
+    let mut out = Vec::new();
+    let unknown = PsRow { pid: Some(5), ..PsRow::default() };
+    json(&mut out, &[unknown], &partial, None).expect("memory");
+    let value: Value = serde_json::from_slice(&out).expect("JSON");
+    assert_eq!(value["gpus"][0]["queues"]["cp"], Value::Null, "{value}");
+    assert_eq!((&value["asked"], &value["processes"][0]["sources"]), (&Value::Null, &Value::Null));
+}
+
 #[test]
 fn json_has_its_fields_in_one_order() {
     let process = PsRow { pid: Some(5), sources: Source::Sysfs.into(), ..PsRow::default() };
     let mut rows = PsRow::from_snapshot(&traced().snapshot(), NOW, 900_000_000_000);
     rows.push(process);
     let mut out = Vec::new();
-    json(&mut out, &rows, asked(), &topology(), None).expect("memory");
+    json(&mut out, &rows, &view(&topology()), None).expect("memory");
     let text = String::from_utf8(out).expect("UTF-8");
     assert_eq!(
         text.split(r#","gpus":"#).next(),
@@ -199,7 +221,7 @@ fn json_holds_queues_apart_from_processes_without_any() {
     let mut rows = rows();
     rows.push(PsRow { pid: Some(5), sources: Source::Sysfs.into(), ..PsRow::default() });
     let mut out = Vec::new();
-    json(&mut out, &rows, asked(), &topology(), clock().rfc3339(1)).expect("memory");
+    json(&mut out, &rows, &view(&topology()), clock().rfc3339(1)).expect("memory");
     let value: Value = serde_json::from_slice(&out).expect("JSON");
     assert_eq!(value["asked"], json!(["probe", "sysfs"]));
     assert_eq!(value["processes"].as_array().map(Vec::len), Some(1));

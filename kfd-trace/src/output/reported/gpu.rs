@@ -1,7 +1,7 @@
 //! GPUs: `/api/v1/gpus`.
 
 use super::Document;
-use super::list::{at_most, unix_ns};
+use super::list::{at_most, name, unix_ns};
 use super::status::Status;
 use crate::attribute::{Gpu, Topology, Unreadable};
 use crate::state::GpuState;
@@ -33,8 +33,11 @@ pub(super) struct GpuRow {
     index: u32,
     pub(super) gpu_id: u32,
     node: u32,
+    #[serde(deserialize_with = "name")]
     pci: Option<String>,
+    #[serde(deserialize_with = "name")]
     name: Option<String>,
+    #[serde(deserialize_with = "name")]
     gfx: Option<String>,
     partition: Option<u32>,
     num_xcc: Option<u32>,

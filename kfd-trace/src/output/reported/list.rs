@@ -38,6 +38,34 @@ where
     deserializer.deserialize_seq(AtMost::<T, N>(PhantomData))
 }
 
+/// Bytes of a name that are kept: more than any has.
+const NAME: usize = 256;
+/// Bytes of a path that are kept: PATH_MAX.
+const PATH: usize = 4_096;
+
+/// A name; a longer one is cut, and ends with `...`.
+pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    cut(deserializer, NAME)
+}
+
+/// As [`name`], of a path.
+pub(super) fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    cut(deserializer, PATH)
+}
+
+fn cut<'de, D: Deserializer<'de>>(deserializer: D, bytes: usize) -> Result<Option<String>, D::Error> {
+    let text = Option::<Cow<'_, str>>::deserialize(deserializer)?;
+    Ok(text.map(|text| {
+        if text.len() <= bytes {
+            return text.into_owned();
+        }
+        // A new one: the long one's memory is not kept.
+        let mut kept = text[..text.floor_char_boundary(bytes)].to_owned();
+        kept.push_str("...");
+        kept
+    }))
+}
+
 /// A number as `0x1f`; `None` for any other text.
 pub(super) fn hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let text = Option::<Cow<'_, str>>::deserialize(deserializer)?;

@@ -1,10 +1,10 @@
 //! Live processes: `/api/v1/processes`.
 
 use super::Document;
-use super::list::{at_most, decimal};
+use super::list::{at_most, decimal, name, path};
 use crate::attribute::{Belongs, Container, PodNames, Runtime, SlurmStep};
 use crate::model::event::ProcessId;
-use crate::state::{Evictions, Memory, Process, ProcessDetails, ProcessKey, Source, Sources};
+use crate::state::{Evictions, Memory, Process, ProcessDetails, ProcessKey, Sources};
 use serde::Deserialize;
 
 /// Rows that are read at most: more than the daemon has ([`crate::state::StateLimits`]).
@@ -32,17 +32,27 @@ pub(super) struct ProcessRow {
     pid: Option<u32>,
     ns_pid: Option<u32>,
     uid: Option<u32>,
+    #[serde(deserialize_with = "name")]
     comm: Option<String>,
+    #[serde(deserialize_with = "path")]
     cgroup: Option<String>,
+    #[serde(deserialize_with = "name")]
     container_id: Option<String>,
+    #[serde(deserialize_with = "name")]
     runtime: Option<String>,
+    #[serde(deserialize_with = "name")]
     pod_uid: Option<String>,
+    #[serde(deserialize_with = "name")]
     namespace: Option<String>,
+    #[serde(deserialize_with = "name")]
     pod: Option<String>,
+    #[serde(deserialize_with = "name")]
     container: Option<String>,
     slurm_job: Option<u32>,
+    #[serde(deserialize_with = "name")]
     slurm_step: Option<String>,
     slurm_uid: Option<u32>,
+    #[serde(deserialize_with = "name")]
     unit: Option<String>,
     #[serde(deserialize_with = "decimal")]
     kfd_process: Option<u64>,
@@ -77,15 +87,10 @@ struct OnGpu {
     vram_bytes: Option<u64>,
 }
 
-/// Which row a process has, in each answer the same.
+/// Which row a process has, in each answer the same. Several that no probe has seen may have the same one.
 pub(super) fn key(id: Option<ProcessId>, pid: Option<u32>, context_id: Option<u32>) -> ProcessKey {
     let place = u64::from(pid.unwrap_or(0)) << 32 | u64::from(context_id.unwrap_or(0));
     id.map_or(ProcessKey::Adopted(place), ProcessKey::Traced)
-}
-
-/// What a probe has seen has a number.
-pub(super) fn sources(id: Option<ProcessId>) -> Sources {
-    id.map_or_else(Sources::default, |_| Source::Probe.into())
 }
 
 impl ProcessRow {
@@ -96,7 +101,8 @@ impl ProcessRow {
         let by_gpu =
             self.evictions.iter().map(|row| (row.gpu_id, evictions(row.evicted, row.evictions))).collect();
         let key = key(id, self.pid, self.context_id);
-        let mut process = Process::reported(key, self.pid, sources(id), at_ns);
+        // Its sources are not in the API.
+        let mut process = Process::reported(key, self.pid, Sources::default(), at_ns);
         process.memory = Memory::reported(&vram.collect());
         process.evictions = by_gpu;
         process.evicted = evictions(self.evicted, self.evictions_total);

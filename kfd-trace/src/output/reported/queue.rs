@@ -1,15 +1,19 @@
 //! Live queues: `/api/v1/queues`.
 
 use super::Document;
-use super::list::{at_most, decimal, hex, mask, sources, unix_ns};
+use super::list::{at_most, decimal, hex, mask, name, sources, unix_ns};
+use super::process::key;
 use crate::model::event::{Origin, ProcessId, QueueFacts, QueueType};
 use crate::model::incident::CuMask;
 use crate::model::pointers::{Counts, Unmeasured};
-use crate::state::{Activity, Measured, PriorityChange, Queue, Rate, Sources};
+use crate::state::{Activity, Measured, PriorityChange, ProcessKey, Queue, Rate, Sources};
 use serde::Deserialize;
+use std::collections::HashMap;
 
 /// Rows that are read at most.
-const QUEUES: usize = 100_000;
+const QUEUES: usize = 65_536;
+/// Those of one process: more than the driver permits (KFD_MAX_NUM_OF_QUEUES_PER_PROCESS).
+const OF_ONE: usize = 4_096;
 
 /// The document.
 #[derive(Debug, Deserialize)]
@@ -24,6 +28,18 @@ pub struct Queues {
 impl Document for Queues {
     fn schema(&self) -> u64 {
         self.schema
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let mut counts: HashMap<ProcessKey, usize> = HashMap::new();
+        for row in &self.queues {
+            let count = counts.entry(key(row.process(), row.pid, row.context_id)).or_default();
+            *count += 1;
+            if *count > OF_ONE {
+                return Err(format!("a process has more than {OF_ONE} queues"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -41,12 +57,14 @@ impl Queues {
 pub struct QueueRow {
     pub pid: Option<u32>,
     pub(super) ns_pid: Option<u32>,
+    #[serde(deserialize_with = "name")]
     pub(super) comm: Option<String>,
     #[serde(deserialize_with = "decimal")]
     kfd_process: Option<u64>,
     pub context_id: Option<u32>,
     pub gpu_id: Option<u32>,
     pub queue_id: Option<u32>,
+    #[serde(deserialize_with = "name")]
     queue_type: Option<String>,
     #[serde(deserialize_with = "hex")]
     pub ring_address: Option<u64>,
@@ -87,6 +105,7 @@ struct ActivityRow {
     stalled: Option<bool>,
     idle_ns: Option<u64>,
     complete: bool,
+    #[serde(deserialize_with = "name")]
     not_measured: Option<String>,
 }
 

@@ -3,6 +3,7 @@
 use super::Document;
 use super::list::{at_most, unix_ns};
 use crate::model::verdict::{EVICTIONS, QUEUES, Sight, Verdict};
+use crate::text::escape;
 use kfd_trace_common::counter::ProbeId;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -10,6 +11,9 @@ use std::time::Duration;
 
 /// Entries of a list that are read at most.
 const ENTRIES: usize = 10_000;
+
+/// Lines of [`Status::problems`].
+const PROBLEMS: usize = 30;
 
 /// The document.
 #[derive(Debug, Deserialize)]
@@ -85,6 +89,22 @@ impl Status {
     #[must_use]
     pub fn sample(&self) -> Option<Duration> {
         self.sample_interval_ns.map(Duration::from_nanos)
+    }
+
+    /// What cannot be seen, could not be read and was lost there, one line per topic, safe for a terminal.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let unseen = self.meaning.iter().map(|line| format!("not seen: {line}"));
+        let unreadable = self.unreadable.iter().map(|line| format!("not readable: {line}"));
+        let lost = self.lost.iter().filter(|(_, count)| **count > 0);
+        let lost = lost.map(|(name, count)| format!("lost: {count} ({name})"));
+        let all = unseen.chain(unreadable).chain(lost);
+        let mut lines: Vec<String> = all.take(PROBLEMS + 1).map(|line| escape::terminal(&line)).collect();
+        if lines.len() > PROBLEMS {
+            lines.truncate(PROBLEMS);
+            lines.push("and more: see `kfd-trace status` there".to_owned());
+        }
+        lines
     }
 
     pub(super) fn unreadable(&self) -> &[String] {

@@ -1,5 +1,7 @@
 //! Documents as the daemon makes them, read again; and what others may send.
 
+mod hostile;
+
 use super::*;
 use crate::kernel::types::TypesReport;
 use crate::model::verdict::{ProbeStatus, Verdict};
@@ -83,9 +85,9 @@ fn ps_shows_the_same_of_a_daemon() {
     let (reported, gpus) = through_the_api(&original, NOW);
     let at_ns = clock().unix_ns(NOW).expect("a time").cast_unsigned();
     let lines = |snapshot: &Snapshot, topology, now_ns, boot_ns| {
-        let rows = ps::merge(vec![PsRow::from_snapshot(snapshot, now_ns, boot_ns)]);
+        let rows = ps::ordered(PsRow::from_snapshot(snapshot, now_ns, boot_ns));
         let mut out = Vec::new();
-        let view = PsView { asked: Default::default(), topology, columns: Columns::All };
+        let view = PsView { asked: Default::default(), all_queues: true, topology, columns: Columns::All };
         ps::text(&mut out, &rows, &view).expect("memory");
         String::from_utf8(out).expect("UTF-8")
     };
@@ -216,11 +218,12 @@ fn no_name_steers_a_terminal() {
     let gpus: Gpus = read(gpus.as_bytes()).expect("GPUs");
     let snapshot = snapshot(&queues, read(processes.as_bytes()).expect("processes"), &gpus);
     let topology = topology(&gpus, None);
-    let rows = ps::merge(vec![PsRow::from_snapshot(&snapshot, 0, 0)]);
+    let rows = ps::ordered(PsRow::from_snapshot(&snapshot, 0, 0));
     let (mut table, mut json) = (Vec::new(), Vec::new());
-    let view = PsView { asked: Default::default(), topology: &topology, columns: Columns::All };
+    let view =
+        PsView { asked: Default::default(), all_queues: true, topology: &topology, columns: Columns::All };
     ps::text(&mut table, &rows, &view).expect("memory");
-    ps::json(&mut json, &rows, Default::default(), &topology, None).expect("memory");
+    ps::json(&mut json, &rows, &view, None).expect("memory");
     for shown in [table, json] {
         let shown = String::from_utf8(shown).expect("UTF-8");
         assert!(shown.contains("2J"), "{shown}");
@@ -257,11 +260,12 @@ fn figures_that_cannot_be_do_no_harm() {
     let gpus: Gpus = read(gpus.as_bytes()).expect("GPUs");
     let none = br#"{"schema": 1, "processes": []}"#;
     let snapshot = snapshot(&queues, read(none).expect("none"), &gpus);
-    assert_eq!(snapshot.queues().count(), 1, "a queue has one row");
+    assert_eq!(snapshot.queues().count(), 2, "none is left out");
     let topology = topology(&gpus, None);
-    let rows = ps::merge(vec![PsRow::from_snapshot(&snapshot, queues.at_ns(), 0)]);
+    let rows = ps::ordered(PsRow::from_snapshot(&snapshot, queues.at_ns(), 0));
     let mut out = Vec::new();
-    let view = PsView { asked: Default::default(), topology: &topology, columns: Columns::All };
+    let view =
+        PsView { asked: Default::default(), all_queues: true, topology: &topology, columns: Columns::All };
     ps::text(&mut out, &rows, &view).expect("memory");
     assert_eq!(snapshot.totals.evictions_of(9), u64::MAX);
 }

@@ -78,7 +78,7 @@ async fn a_document_that_cannot_be_made_is_a_500_with_a_line_in_json() {
     let broken = Fake { ready: true.into(), broken: true };
     let (status, kind, body) = get(broken, "/api/v1/status").await;
     assert_eq!((status, kind.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, JSON_TYPE));
-    assert_eq!(body, "{\"error\":\"cannot read the maps\"}\n");
+    assert_eq!(body, "{\"error\":\"cannot read the maps\",\"schema\":1}\n");
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn the_api_is_json_also_when_there_is_nothing_yet() {
         assert_eq!(body, format!("{{\"query\":\"{query_name}\"}}\n"));
         let (status, kind, body) = get(Fake::default(), &format!("/api/v1/{path}")).await;
         assert_eq!((status, kind.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "application/json"));
-        assert_eq!(body, "{\"error\":\"no amdgpu driver\"}\n");
+        assert_eq!(body, "{\"error\":\"no amdgpu driver\",\"schema\":1}\n");
     }
     let (_, _, body) = get(ready(), "/api/v1/events?event=evict&pid=7&event=restore&limit=3").await;
     for part in ["pid: Some(7)", "limit: 3", "evict", "restore"] {

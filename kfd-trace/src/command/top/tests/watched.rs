@@ -1,6 +1,6 @@
 //! What a daemon serves, on the screen.
 
-use super::super::watched::{Last, WatchOptions, Watcher, moment};
+use super::super::watched::{Last, WatchOptions, Watcher, first, moment, with_other};
 use super::{press, shown};
 use crate::command::top::player::Player;
 use crate::output::reported::{self, Events, Status};
@@ -8,6 +8,9 @@ use crate::output::top::tests::{attached, moments, screen};
 use crate::output::top::{Moment, Ui, Watched};
 use crate::remote::tests::site;
 use crate::remote::{Access, Client, Documents, Failure, Lists, Target};
+use crate::runtime::exit::Stop;
+use crate::runtime::signals::Signals;
+use crate::runtime::signals::tests::TURN;
 use crate::serve::router::router;
 use crate::serve::web::tests::harness::Server;
 use jiff::tz::TimeZone;
@@ -142,4 +145,32 @@ async fn a_running_daemon_is_watched_and_its_events_stay_the_same() {
         |moment: &Moment| moment.recent.iter().map(crate::output::top::Recent::address).collect::<Vec<_>>();
     assert_eq!(places(&one), places(&other), "a row that is selected stays so");
     assert_eq!(one.watched.map(|watched| watched.place), Some(server.addresses[0].to_string()));
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_wait_for_the_first_answer() {
+    let _turn = TURN.lock().await;
+    // It accepts connections, and answers none.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = Target::parse(&silent.local_addr().expect("an address").to_string()).expect("an address").0;
+    let access = Access { target, max_time: Duration::from_secs(30), ..Access::here() };
+    let mut signals = Signals::of_a_terminal().expect("signals");
+    let mut watcher = Watcher::new(Client::new(access));
+    let begun = Instant::now();
+    nix::sys::signal::raise(nix::sys::signal::Signal::SIGINT).expect("raised");
+    assert!(first(&mut watcher, &mut signals).await.is_none());
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn why_the_daemon_of_this_machine_is_not_shown_is_named_unless_there_is_none() {
+    let target = Target::parse("127.0.0.1:20200").expect("an address").0;
+    let line = |failure: Option<&Failure>| {
+        let stop = Stop { code: 1, line: "no privilege".to_owned() };
+        with_other(stop, failure.map(|failure| (&target, failure))).line
+    };
+    let plain = "no privilege; or show a running daemon's by --url URL";
+    assert_eq!((line(None).as_str(), line(Some(&Failure::Refused)).as_str()), (plain, plain));
+    let refused = line(Some(&Failure::Status(401, None)));
+    assert_eq!(refused, format!("{plain} (http://127.0.0.1:20200: it refuses the login (401))"));
 }
