@@ -88,9 +88,10 @@ pub fn world(
     let rows = ps::merge(vec![ps::PsRow::from_snapshot(&snapshot, NOW_NS, NOW_NS)]);
     let asked = Sources::from(Source::Probe).with(Source::Sysfs);
     for columns in [Columns::All, Columns::Usual { width: Some(80) }] {
-        written(|out| ps::text(out, &rows, &ps::PsView { asked, topology, columns }));
+        written(|out| ps::text(out, &rows, &ps::PsView { asked, all_queues: true, topology, columns }));
     }
-    document(&written(|out| ps::json(out, &rows, asked, topology, clock.rfc3339(NOW_NS))));
+    let view = ps::PsView { asked, all_queues: true, topology, columns: Columns::All };
+    document(&written(|out| ps::json(out, &rows, &view, clock.rfc3339(NOW_NS))));
     let view = ApiView { snapshot: &snapshot, topology, clock: &clock, now_ns: NOW_NS };
     for made in [api::queues(&view), api::processes(&view), api::gpus(&view)] {
         document(&made.expect("a document"));

@@ -73,10 +73,11 @@ pub(super) async fn first(watcher: &mut Watcher, signals: &mut Signals) -> Optio
 }
 
 /// `stop`, with what else can be done. `failure`: of the daemon of this machine; that there is none needs no words.
-pub(super) fn with_other(stop: Stop, failure: Option<(&Target, &Failure)>) -> Stop {
+pub(super) fn with_other(mut stop: Stop, failure: Option<(&Target, &Failure)>) -> Stop {
     let failure = failure.filter(|(_, failure)| **failure != Failure::Refused);
     let of = failure.map_or_else(String::new, |(target, failure)| format!(" ({target}: {})", failure.what()));
-    Stop { line: format!("{}; or show a running daemon's by --url URL{of}", stop.line), ..stop }
+    stop.line += &format!("; or show a running daemon's by --url URL{of}");
+    stop
 }
 
 async fn show(

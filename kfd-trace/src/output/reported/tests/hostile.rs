@@ -23,7 +23,7 @@ fn long_texts_are_cut_and_the_queues_of_a_process_share_them() {
     let rows = ps::ordered(PsRow::from_snapshot(&state(queues, &process), 0, 0));
     let [one, other] = rows.as_slice() else { panic!("{} rows", rows.len()) };
     assert!(Arc::ptr_eq(&one.details, &other.details) && Arc::ptr_eq(&one.vram, &other.vram));
-    let cut = |text: Option<&str>, bytes| {
+    let cut = |text: Option<&str>, bytes: usize| {
         let text = text.expect("a text");
         assert!(text.len() <= bytes + 3 && text.ends_with("é..."), "{} bytes", text.len());
     };
