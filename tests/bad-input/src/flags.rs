@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::time::Duration;
 
 /// clap rebuilds its description of all commands for each line.
-const BOUND: Bound = Bound { a_byte: 100, always: 384 << 10 };
+const BOUND: Bound = Bound { a_byte: 100, always: 512 << 10 };
 
 /// Parses arguments that are separated by newlines. Returns whether they were accepted.
 ///
