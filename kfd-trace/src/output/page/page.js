@@ -89,13 +89,10 @@
     const [link, opener] = [focus?.getAttribute("href"), focus?.closest("details")?.id];
     const like = link ? `a[href="${CSS.escape(link)}"]` : opener ? `details[id="${CSS.escape(opener)}"] summary` : null;
     const which = like ? [...old.querySelectorAll(like)].indexOf(focus) : 0;
-    // A column that is sorted by has another address then.
-    const title = focus?.className === "sort" ? focus.textContent : null;
     old.replaceWith(fresh);
     if (like) {
       const found = fresh.querySelectorAll(like);
-      const named = title ? [...fresh.querySelectorAll("a.sort")].find((sort) => sort.textContent === title) : null;
-      (named ?? found[which] ?? found[0])?.focus({ preventScroll: true });
+      (found[which] ?? found[0])?.focus({ preventScroll: true });
     }
     for (const [name, left, focused] of kept) {
       const box = fresh.querySelector(`.box[aria-labelledby="${CSS.escape(name)}"]`);
