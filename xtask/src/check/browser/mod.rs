@@ -95,7 +95,8 @@ struct Server(Child);
 impl Server {
     fn start() -> Result<Self> {
         step("building the sample pages");
-        let test = ["test", "--package", "kfd-trace", "--lib"];
+        // As the unit tests are: with kfd-trace alone, its libraries would be built with other features.
+        let test = ["test", "--lib"];
         run::run(guest::cargo().args(test).arg("--no-run"))?;
         let mut cargo = guest::cargo();
         cargo.args(test).args(["--", "--ignored", "sample_pages"]).env("SHOW_PAGES", "1");
