@@ -1,65 +1,17 @@
 //! `kfd-trace timeline` as a separate process: logs of AMD_LOG_LEVEL in the trace, and what it does to files. The trace is
-//! read with messages of this test's own: numbers of fields are those of protos/perfetto/trace/trace_packet.proto and of
-//! what that includes.
+//! read with the tests' own messages.
 
 use kfd_trace::recording::compress;
-use prost::Message;
+use prost::Message as _;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-#[derive(Clone, PartialEq, Message)]
-struct Trace {
-    #[prost(message, repeated, tag = "1")]
-    packets: Vec<Packet>,
-}
+#[path = "../../tests/src/harness/pftrace/messages.rs"]
+mod messages;
 
-#[derive(Clone, PartialEq, Message)]
-struct Packet {
-    #[prost(uint64, optional, tag = "8")]
-    timestamp: Option<u64>,
-    #[prost(message, optional, tag = "11")]
-    event: Option<Event>,
-    #[prost(message, optional, tag = "12")]
-    interned: Option<Interned>,
-    #[prost(message, optional, tag = "60")]
-    track: Option<Track>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Event {
-    #[prost(int32, optional, tag = "9")]
-    kind: Option<i32>,
-    #[prost(uint64, optional, tag = "10")]
-    name: Option<u64>,
-    #[prost(uint64, optional, tag = "11")]
-    track: Option<u64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Interned {
-    #[prost(message, repeated, tag = "2")]
-    names: Vec<Name>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Name {
-    #[prost(uint64, optional, tag = "1")]
-    number: Option<u64>,
-    #[prost(string, optional, tag = "2")]
-    name: Option<String>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Track {
-    #[prost(uint64, optional, tag = "1")]
-    uuid: Option<u64>,
-    #[prost(string, optional, tag = "2")]
-    name: Option<String>,
-    #[prost(uint64, optional, tag = "5")]
-    parent: Option<u64>,
-}
+use messages::{Event, Trace};
 
 /// `TIME TYPE PATH NAME` of each event that is no counter, by time.
 fn events(trace: &Path) -> Vec<String> {

@@ -12,6 +12,11 @@ use std::collections::HashMap;
 /// Offset of `write_dispatch_id` from `hsa_queue_t`, bytes.
 const WRITE_DISPATCH_ID: u64 = 0x38;
 
+/// SWq of a queue with this write pointer.
+pub(crate) fn software_queue(write_pointer: u64) -> Option<u64> {
+    write_pointer.checked_sub(WRITE_DISPATCH_ID)
+}
+
 /// Join result of one queue of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinResult {
@@ -51,7 +56,7 @@ impl Serialize for JoinResult {
 pub fn join(rows: &[QueueRow], recorded: &[Recorded]) -> Vec<(JoinResult, Option<usize>)> {
     let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
     for (index, queue) in recorded.iter().enumerate() {
-        let software = queue.write_pointer.and_then(|at| at.checked_sub(WRITE_DISPATCH_ID));
+        let software = queue.write_pointer.and_then(software_queue);
         for address in [queue.ring, software].into_iter().flatten() {
             places.entry(address).or_default().push(index);
         }

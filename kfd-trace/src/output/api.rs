@@ -21,7 +21,7 @@ pub use events::{EventsView, events};
 pub use held::{HeldView, held};
 pub(super) use held::{HoldingRow, Holdings, holdings};
 pub use memory::{MemoryFilter, memory};
-pub(super) use query::parse_time;
+pub(super) use query::QueryPairs;
 pub use query::{ApiQuery, Refusal, Resource};
 pub use status::{Tracing, status};
 use view::document;

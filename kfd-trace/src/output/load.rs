@@ -4,6 +4,7 @@ use crate::model::event::QueueType;
 use crate::model::pointers::Unit;
 use crate::output::activity::{amount, per_second, unit};
 use crate::state::{Measured, Queue};
+use std::collections::BTreeMap;
 
 /// A sum over queues, of which some may not be measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -56,6 +57,23 @@ pub(super) struct Load {
 }
 
 impl Load {
+    pub(super) fn of<'q>(queues: impl IntoIterator<Item = &'q Queue>) -> Self {
+        let mut load = Load::default();
+        queues.into_iter().for_each(|queue| load.add(queue));
+        load
+    }
+
+    /// By gpu_id; queues of unknown GPU are left out.
+    pub(super) fn by_gpu<'q>(queues: impl IntoIterator<Item = &'q Queue>) -> BTreeMap<u32, Self> {
+        let mut loads: BTreeMap<u32, Load> = BTreeMap::new();
+        for queue in queues {
+            if let Some(gpu_id) = queue.facts.gpu_id {
+                loads.entry(gpu_id).or_default().add(queue);
+            }
+        }
+        loads
+    }
+
     pub(super) fn add(&mut self, queue: &Queue) {
         if queue.facts.queue_type.is_some_and(QueueType::is_drivers_own) {
             return;

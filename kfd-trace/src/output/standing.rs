@@ -1,5 +1,6 @@
-//! Whether a process gets on, and if not why: what `top` and the page show as its state.
+//! What a process does, and whether it gets on, and if not why: for the tables of `top` and of the page.
 
+use super::belongs::BelongsFields;
 use super::load::Load;
 use crate::state::Process;
 use crate::text::clock::age;
@@ -87,5 +88,23 @@ impl Standing {
             Standing::Exiting => 6.0,
             Standing::Unknown => return None,
         })
+    }
+}
+
+/// A process, and what its queues do.
+pub(super) struct Working<'a> {
+    pub(super) process: &'a Process,
+    pub(super) load: Load,
+    pub(super) owner: Option<String>,
+    pub(super) standing: Standing,
+}
+
+impl<'a> Working<'a> {
+    /// `queues_are_seen`: else a process without queues may have some.
+    pub(super) fn new(process: &'a Process, queues_are_seen: bool) -> Self {
+        let load = Load::of(process.queues.values());
+        let owner = BelongsFields::from(&process.details).owner();
+        let standing = Standing::of(process, &load, queues_are_seen);
+        Working { process, load, owner, standing }
     }
 }

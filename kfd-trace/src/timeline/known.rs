@@ -5,14 +5,13 @@
 //! process's own namespace.
 
 use super::packets::Track;
+use crate::amd_log::join::software_queue;
+use crate::model::event::Body;
 use crate::state::{Process, Queue};
 use std::collections::HashMap;
 
 /// Processes, queues and sleeps that are kept, requested or not; further ones are counted.
 const MOST: usize = 65_536;
-
-/// Offset of `write_dispatch_id` from `hsa_queue_t`, bytes.
-const WRITE_DISPATCH_ID: u64 = 0x38;
 
 /// Times are nanoseconds of CLOCK_MONOTONIC.
 #[derive(Debug, Default)]
@@ -108,7 +107,7 @@ impl KnownQueue {
     }
 
     fn software(&self) -> Option<u64> {
-        self.write_pointer.and_then(|at| at.checked_sub(WRITE_DISPATCH_ID))
+        self.write_pointer.and_then(software_queue)
     }
 
     /// Within the microsecond of a line.
@@ -274,6 +273,15 @@ impl Known {
         let at_ns = at_us.saturating_mul(1000);
         let since = Bound::seen_ns(queue.born).map(|born| at_ns.saturating_add(999).saturating_sub(born));
         (since, Bound::seen_ns(queue.ended).map(|ended| ended.saturating_sub(at_ns)))
+    }
+}
+
+/// Id of a queue that exists from an event on.
+pub(super) fn begun(body: &Body) -> Option<u32> {
+    match body {
+        Body::QueueCreate(facts) => facts.queue_id,
+        Body::QueueDestroyFailed { queue_id, .. } => Some(*queue_id),
+        _ => None,
     }
 }
 

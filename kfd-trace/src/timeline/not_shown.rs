@@ -1,7 +1,7 @@
 //! Lives of processes that were not requested: a log's packets of them are known as such.
 
-use super::known::{Known, KnownProcess, KnownQueue};
-use crate::model::event::{Body, Event};
+use super::known::{Known, KnownProcess, KnownQueue, begun};
+use crate::model::event::Event;
 use crate::state::{Change, ProcessKey, Queue, State};
 use std::collections::BTreeMap;
 
@@ -21,12 +21,7 @@ struct Hidden {
 impl NotShown {
     /// Takes an event that is not shown.
     pub(super) fn event(&mut self, known: &mut Known, state: &State, event: &Event, change: &Change) {
-        let id = match &event.body {
-            Body::QueueCreate(facts) => facts.queue_id,
-            Body::QueueDestroyFailed { queue_id, .. } => Some(*queue_id),
-            _ => None,
-        };
-        let (Some(key), Some(id)) = (change.process, id) else { return };
+        let (Some(key), Some(id)) = (change.process, begun(&event.body)) else { return };
         let row = state.process(key);
         let pid = row.and_then(|row| row.tgid);
         let process = self.processes.entry(key).or_insert_with(|| {

@@ -1,12 +1,12 @@
 //! Tracks of queues: their lives, and counters from their samples.
 
-use super::known::KnownQueue;
+use super::known::{KnownQueue, begun};
 use super::lives::Timeline;
 use super::packets::TrackKind;
 use super::proto::Kind;
 use super::tracks::QueueTracks;
 use super::words::short;
-use crate::model::event::{Body, Event};
+use crate::model::event::Event;
 use crate::model::pointers::Pointers;
 use crate::recording::Replay;
 use crate::state::{Change, Queue, Sample};
@@ -22,12 +22,7 @@ impl<W: Write> Timeline<W> {
         change: &Change,
         about: &Value,
     ) -> io::Result<()> {
-        let id = match &event.body {
-            Body::QueueCreate(facts) => facts.queue_id,
-            Body::QueueDestroyFailed { queue_id, .. } => Some(*queue_id),
-            _ => None,
-        };
-        let (Some(key), Some(id)) = (change.process, id) else {
+        let (Some(key), Some(id)) = (change.process, begun(&event.body)) else {
             let track = self.owner(replay, change, event.mono_ns)?;
             let name = event.body.kind().name();
             return self.packets.event(

@@ -1,71 +1,14 @@
-//! Reads a trace of `kfd-trace timeline` with messages of its own: numbers of fields are those of
-//! protos/perfetto/trace/trace_packet.proto and of what that includes.
+//! Reads a trace of `kfd-trace timeline`: its slices, by track.
 
 use anyhow::{Context, Result, ensure};
-use prost::Message;
+use prost::Message as _;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-#[derive(Clone, PartialEq, Message)]
-struct Trace {
-    #[prost(message, repeated, tag = "1")]
-    packets: Vec<Packet>,
-}
+mod messages;
 
-#[derive(Clone, PartialEq, Message)]
-struct Packet {
-    #[prost(uint64, optional, tag = "8")]
-    timestamp: Option<u64>,
-    #[prost(message, optional, tag = "11")]
-    event: Option<Event>,
-    #[prost(message, optional, tag = "12")]
-    interned: Option<Interned>,
-    #[prost(message, optional, tag = "60")]
-    track: Option<Track>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Event {
-    #[prost(int32, optional, tag = "9")]
-    kind: Option<i32>,
-    #[prost(uint64, optional, tag = "10")]
-    name: Option<u64>,
-    #[prost(uint64, optional, tag = "11")]
-    track: Option<u64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Interned {
-    #[prost(message, repeated, tag = "2")]
-    names: Vec<Name>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Name {
-    #[prost(uint64, optional, tag = "1")]
-    number: Option<u64>,
-    #[prost(string, optional, tag = "2")]
-    name: Option<String>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Track {
-    #[prost(uint64, optional, tag = "1")]
-    uuid: Option<u64>,
-    #[prost(string, optional, tag = "2")]
-    name: Option<String>,
-    #[prost(message, optional, tag = "3")]
-    process: Option<Process>,
-    #[prost(uint64, optional, tag = "5")]
-    parent: Option<u64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Process {
-    #[prost(int32, optional, tag = "1")]
-    pid: Option<i32>,
-}
+use messages::Trace;
 
 const BEGIN: i32 = 1;
 const END: i32 = 2;

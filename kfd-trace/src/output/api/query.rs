@@ -63,7 +63,7 @@ impl ApiQuery {
     /// # Errors
     /// What is wrong with the query, in one line.
     pub fn new(resource: Resource, pairs: &[(String, String)]) -> Result<ApiQuery, String> {
-        let mut given = QueryPairs::new(resource, pairs)?;
+        let mut given = QueryPairs::new(resource.parameters(), pairs)?;
         Ok(match resource {
             Resource::Queues => given.time("at")?.map_or(ApiQuery::Queues, ApiQuery::QueuesAt),
             Resource::Processes => ApiQuery::Processes,
@@ -75,17 +75,23 @@ impl ApiQuery {
     }
 }
 
-struct QueryPairs<'a> {
+/// Names and values of a query, each with its meaning checked when it is taken. Also of the pages.
+pub(in crate::output) struct QueryPairs<'a> {
     once: BTreeMap<&'a str, &'a str>,
     events: BTreeSet<&'static str>,
 }
 
 impl<'a> QueryPairs<'a> {
-    fn new(resource: Resource, pairs: &'a [(String, String)]) -> Result<Self, String> {
+    /// # Errors
+    /// One line, if a name is none of `parameters`, is given twice, or is an event that is not kept.
+    pub(in crate::output) fn new(
+        parameters: &'static [&'static str],
+        pairs: &'a [(String, String)],
+    ) -> Result<Self, String> {
         let mut given = QueryPairs { once: BTreeMap::new(), events: BTreeSet::new() };
         for (name, value) in pairs {
-            if !resource.parameters().contains(&name.as_str()) {
-                return Err(unknown(resource, name));
+            if !parameters.contains(&name.as_str()) {
+                return Err(unknown(parameters, name));
             }
             if name == "event" {
                 let known = Entry::names().into_iter().find(|event| event == value);
@@ -119,30 +125,34 @@ impl<'a> QueryPairs<'a> {
         limit.map_err(|limit| format!("limit is {limit}: give a number from 1 to {MOST}"))
     }
 
-    fn number(&mut self, name: &str) -> Result<Option<u32>, String> {
-        let Some(value) = self.once.remove(name) else { return Ok(None) };
+    /// Whether it has a value that is not empty.
+    pub(in crate::output) fn has(&self, name: &str) -> bool {
+        self.once.get(name).is_some_and(|value| !value.is_empty())
+    }
+
+    /// As it was given.
+    pub(in crate::output) fn text(&mut self, name: &str) -> Option<&'a str> {
+        self.once.remove(name)
+    }
+
+    pub(in crate::output) fn number(&mut self, name: &str) -> Result<Option<u32>, String> {
+        let Some(value) = self.text(name) else { return Ok(None) };
         let why = |_| format!("{name} is {value:?}: give a decimal number below 2^32");
         value.parse().map(Some).map_err(why)
     }
 
-    fn time(&mut self, name: &str) -> Result<Option<i64>, String> {
-        let Some(value) = self.once.remove(name) else { return Ok(None) };
-        parse_time(name, value).map(Some)
+    /// Nanoseconds of the Unix epoch.
+    pub(in crate::output) fn time(&mut self, name: &str) -> Result<Option<i64>, String> {
+        let Some(value) = self.text(name) else { return Ok(None) };
+        let why = || {
+            format!("{name} is {value:?}: give RFC 3339 (2026-09-21T03:00:00Z) or seconds of the Unix epoch")
+        };
+        time(value).map(Some).ok_or_else(why)
     }
 }
 
-/// Nanoseconds of the Unix epoch. `name`: of the parameter.
-///
-/// # Errors
-/// One line, if it is not understood.
-pub(in crate::output) fn parse_time(name: &str, value: &str) -> Result<i64, String> {
-    let why =
-        || format!("{name} is {value:?}: give RFC 3339 (2026-09-21T03:00:00Z) or seconds of the Unix epoch");
-    time(value).ok_or_else(why)
-}
-
-fn unknown(resource: Resource, name: &str) -> String {
-    match resource.parameters() {
+fn unknown(parameters: &[&str], name: &str) -> String {
+    match parameters {
         [] => format!("there is no parameter {name:?}: this document has none"),
         known => format!("there is no parameter {name:?}; there are {}", known.join(", ")),
     }

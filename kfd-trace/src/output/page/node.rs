@@ -96,10 +96,10 @@ pub(super) fn sections(view: &PageView<'_>, (filter, sort): (&str, Sort)) -> Res
     let nothing = Topology::default();
     let topology = view.now.map_or(&nothing, |now| now.topology);
     let moved = events::rows(&view.past.evictions, topology);
+    let seen = view.seen();
     let (mut links, mut sections) = (Vec::new(), Vec::new());
     let mut evicted = None;
     if let Some(now) = view.now {
-        let seen = view.seen();
         let passing = processes::sorted(now.snapshot.live(), (filter, sort), seen.queues, now);
         let rows: Vec<ProcessCells> =
             passing.iter().take(ROWS).map(|working| processes::row(working, view.rates, seen, now)).collect();
@@ -128,10 +128,8 @@ pub(super) fn sections(view: &PageView<'_>, (filter, sort): (&str, Sort)) -> Res
     }
     if evicted.is_some() || !moved.is_empty() {
         links.push(("evictions", "Evictions"));
-        sections.push(Section::new(
-            "evictions",
-            &EvictionsPart { now: evicted, seen: view.seen().evictions, moved },
-        )?);
+        sections
+            .push(Section::new("evictions", &EvictionsPart { now: evicted, seen: seen.evictions, moved })?);
     }
     let began = clock::rfc3339(view.tracing.began_ns).as_deref().map(seconds).unwrap_or_default();
     let caption = "Processes that began and ended, and errors, the newest first (UTC)";

@@ -2,7 +2,7 @@
 
 use super::cells::{dash, label, seconds, show, since, text};
 use super::events::EventsPart;
-use super::processes::{self, StateCells, Working};
+use super::processes::{self, StateCells};
 use super::queues::{self, QueuesPart, Room};
 use super::sections::Section;
 use super::top::{Sections, top};
@@ -17,6 +17,7 @@ use crate::output::controls::{self, Controls};
 use crate::output::headline::counted;
 use crate::output::memory;
 use crate::output::names;
+use crate::output::standing::Working;
 use crate::state::{Entry, Process, Queue};
 use askama::Template;
 use std::sync::Arc;

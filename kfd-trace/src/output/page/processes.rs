@@ -6,10 +6,8 @@ use super::trends::{Line, Rates, Spark};
 use super::view::Seen;
 use crate::model::incident::Trigger;
 use crate::output::api::ApiView;
-use crate::output::belongs::BelongsFields;
-use crate::output::load::Load;
 use crate::output::memory;
-use crate::output::standing::Standing;
+use crate::output::standing::{Standing, Working};
 use crate::state::{Evictions, Process};
 use crate::text::clock::age;
 use crate::text::escape;
@@ -66,24 +64,8 @@ pub(super) struct EvictedRow {
     pub(super) evictions: u64,
 }
 
-/// A process, and what its queues do.
-pub(super) struct Working<'a> {
-    pub(super) process: &'a Process,
-    pub(super) load: Load,
-    owner: Option<String>,
-    pub(super) standing: Standing,
-}
-
-impl<'a> Working<'a> {
-    /// `queues_are_seen`: else a process without queues may have some.
-    pub(super) fn new(process: &'a Process, queues_are_seen: bool) -> Self {
-        let mut load = Load::default();
-        process.queues.values().for_each(|queue| load.add(queue));
-        let owner = BelongsFields::from(&process.details).owner();
-        let standing = Standing::of(process, &load, queues_are_seen);
-        Working { process, load, owner, standing }
-    }
-
+/// The rows of a node's page.
+impl Working<'_> {
     /// `filter`: in lower case; a part of its PID, name, owner or cgroup, or of the name of a GPU that it has a queue on.
     pub(super) fn passes(&self, filter: &str, view: &ApiView<'_>) -> bool {
         let has = |text: Option<&str>| {

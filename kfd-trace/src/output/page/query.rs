@@ -1,10 +1,10 @@
 //! What a page shows, parsed from its path and parameters.
 
-use crate::output::api::parse_time;
+use crate::output::api::QueryPairs;
 use crate::state::{Entry, Filter, History, Kept};
 use crate::text::escape;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Recent events, and recent evictions, of the whole node.
@@ -114,48 +114,39 @@ impl PageQuery {
     /// # Errors
     /// What is wrong with the query, in one line.
     pub fn new(place: Place, pairs: &[(String, String)]) -> Result<PageQuery, String> {
-        let mut given: BTreeMap<&str, &str> = BTreeMap::new();
-        for (name, value) in pairs {
-            if !place.parameters().contains(&name.as_str()) {
-                let known = place.parameters().join(", ");
-                return Err(format!("there is no parameter {name:?}; there are {known}"));
-            }
-            if given.insert(name, value).is_some() {
-                return Err(format!("{name} is given twice: give it once"));
-            }
-        }
-        let have = given.remove("have").map(|tags| tags.split('.').map(str::to_owned).collect());
-        let number = |name: &str| {
-            let value = given.get(name).ok_or_else(|| format!("{name} is missing: give a decimal number"))?;
-            value.parse().map_err(|_| format!("{name} is {value:?}: give a decimal number below 2^32"))
+        let mut given = QueryPairs::new(place.parameters(), pairs)?;
+        let have = given.text("have").map(|tags| tags.split('.').map(str::to_owned).collect());
+        let mut number = |name: &str| {
+            let number = given.number(name)?;
+            number.ok_or_else(|| format!("{name} is missing: give a decimal number"))
         };
         let subject = match place {
             Place::Process => Subject::Process(number("pid")?),
             Place::Queue => Subject::Queue { pid: number("pid")?, queue_id: number("queue")? },
-            Place::Node => node(&given)?,
+            Place::Node => node(given)?,
         };
         Ok(PageQuery { subject, have })
     }
 }
 
-fn node(given: &BTreeMap<&str, &str>) -> Result<Subject, String> {
-    if let Some(at) = given.get("at").filter(|at| !at.is_empty()) {
-        return Ok(Subject::At(parse_time("at", at)?));
+fn node(mut given: QueryPairs<'_>) -> Result<Subject, String> {
+    // A form sends its empty field, too.
+    if given.has("at")
+        && let Some(at_ns) = given.time("at")?
+    {
+        return Ok(Subject::At(at_ns));
     }
-    let filter =
-        given.get("q").map(|filter| escape::terminal(filter.trim()).to_lowercase()).unwrap_or_default();
+    let filter = given.text("q").unwrap_or_default().trim();
+    let filter = escape::terminal(filter).to_lowercase();
     if filter.chars().count() > LONGEST_FILTER {
         return Err(format!("q is too long: give at most {LONGEST_FILTER} characters"));
     }
-    let sort = match given.get("sort") {
-        None => Sort::default(),
-        Some(name) => {
-            let known = Sort::ALL.into_iter().find(|(known, _)| known == name);
-            let names = || Sort::ALL.map(|(name, _)| name).join(", ");
-            known.map(|(_, sort)| sort).ok_or_else(|| format!("sort is {name:?}; there are {}", names()))?
-        }
-    };
-    Ok(Subject::Node { filter, sort })
+    let sort = given.text("sort").map_or(Ok(Sort::default()), |name| {
+        let known = Sort::ALL.into_iter().find(|(known, _)| *known == name);
+        let names = || Sort::ALL.map(|(name, _)| name).join(", ");
+        known.map(|(_, sort)| sort).ok_or_else(|| format!("sort is {name:?}; there are {}", names()))
+    });
+    Ok(Subject::Node { filter, sort: sort? })
 }
 
 /// The part of the history that a page shows; events are oldest first.

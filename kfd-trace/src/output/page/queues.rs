@@ -120,8 +120,7 @@ fn on_gpu(
     let mut group = |(process, queues): (&Process, Vec<&Queue>)| {
         let shown = queues.len().min(room.of_process).min(room.queues);
         room.queues -= shown;
-        let mut load = Load::default();
-        queues.iter().for_each(|queue| load.add(queue));
+        let load = Load::of(queues.iter().copied());
         Group {
             tgid: process.tgid,
             rate: load.rate(),

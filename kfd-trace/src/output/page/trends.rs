@@ -46,24 +46,13 @@ impl Rates {
             let oldest = self.oldest();
             self.lines.retain(|_, points| points.back().is_some_and(|(at, _)| *at >= oldest));
         }
-        let mut gpus: BTreeMap<u32, Load> = BTreeMap::new();
-        let mut processes: Vec<(ProcessKey, Load)> = Vec::new();
-        for process in state.live() {
-            let mut load = Load::default();
-            for queue in process.queues.values() {
-                load.add(queue);
-                if let Some(gpu_id) = queue.facts.gpu_id {
-                    gpus.entry(gpu_id).or_default().add(queue);
-                }
-            }
-            processes.push((process.key, load));
-        }
         // GPUs first: of many processes some may find no room.
-        for (gpu_id, load) in gpus {
+        for (gpu_id, load) in Load::by_gpu(state.live().flat_map(|process| process.queues.values())) {
             self.point(Line::Gpu(gpu_id), load.packets_per_second());
         }
-        for (key, load) in processes {
-            self.point(Line::Process(key), load.packets_per_second());
+        for process in state.live() {
+            let load = Load::of(process.queues.values());
+            self.point(Line::Process(process.key), load.packets_per_second());
         }
     }
 

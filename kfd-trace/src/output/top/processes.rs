@@ -6,11 +6,9 @@ use super::pane::{Cell, Key, Pane, PaneId, Tone};
 use super::queues;
 use super::table::Table;
 use super::ui::Ui;
-use crate::output::belongs::BelongsFields;
-use crate::output::load::Load;
 use crate::output::memory;
 use crate::output::names;
-use crate::output::standing::Standing;
+use crate::output::standing::{Standing, Working};
 use crate::state::{Process, Queue};
 use crate::text::escape;
 use ratatui::layout::Rect;
@@ -27,27 +25,10 @@ fn cell(standing: Standing, now_ns: u64) -> Cell {
     standing.text(now_ns).map_or_else(|| Cell::text(None::<String>), |text| Cell::Text(text, tone))
 }
 
-pub(super) struct ProcessRow<'a> {
-    pub(super) process: &'a Process,
-    load: Load,
-    owner: Option<String>,
-    standing: Standing,
-}
-
-impl<'a> ProcessRow<'a> {
-    fn new(process: &'a Process, moment: &Moment) -> Self {
-        let mut load = Load::default();
-        process.queues.values().for_each(|queue| load.add(queue));
-        let owner = BelongsFields::from(&process.details).owner();
-        let standing = Standing::of(process, &load, moment.sight.queues);
-        ProcessRow { process, load, owner, standing }
-    }
-
-    fn passes(&self, ui: &Ui) -> bool {
-        let comm = self.process.comm.as_deref();
-        (ui.gpu.is_none() || self.process.queues.values().any(|queue| ui.is_on_gpu(queue)))
-            && ui.passes([Some(pid(self.process).as_str()), comm, self.owner.as_deref()])
-    }
+fn passes(row: &Working<'_>, ui: &Ui) -> bool {
+    let comm = row.process.comm.as_deref();
+    (ui.gpu.is_none() || row.process.queues.values().any(|queue| ui.is_on_gpu(queue)))
+        && ui.passes([Some(pid(row.process).as_str()), comm, row.owner.as_deref()])
 }
 
 /// The PID, with the number of a further context (7.2).
@@ -60,40 +41,39 @@ pub(super) fn pid(process: &Process) -> String {
 }
 
 /// From left to right.
-fn columns<'a>() -> [Column<ProcessRow<'a>>; 11] {
+fn columns<'a>() -> [Column<Working<'a>>; 11] {
     [
-        Column::right("PID", 7, |row: &ProcessRow<'_>, _| Cell::text(Some(pid(row.process))))
+        Column::right("PID", 7, |row: &Working<'_>, _| Cell::text(Some(pid(row.process))))
             .by(|row| Value::number(row.process.tgid)),
-        Column::left("COMM", 15, |row: &ProcessRow<'_>, _| {
+        Column::left("COMM", 15, |row: &Working<'_>, _| {
             Cell::text(row.process.comm.as_deref().map(escape::terminal))
         })
         .by(|row| Value::text(row.process.comm.as_deref())),
-        Column::left("OWNER", 0, |row: &ProcessRow<'_>, _| Cell::text(row.owner.as_deref()))
+        Column::left("OWNER", 0, |row: &Working<'_>, _| Cell::text(row.owner.as_deref()))
             .by(|row| Value::text(row.owner.as_deref())),
-        Column::left("GPUS", 8, |row: &ProcessRow<'_>, moment| Cell::text(gpus(row.process, moment)))
-            .from(100),
-        Column::right("QUEUES", 7, |row: &ProcessRow<'_>, moment| {
+        Column::left("GPUS", 8, |row: &Working<'_>, moment| Cell::text(gpus(row.process, moment))).from(100),
+        Column::right("QUEUES", 7, |row: &Working<'_>, moment| {
             Cell::text(Some(row.process.queues.len()).filter(|count| *count > 0 || moment.sight.queues))
         })
         .by(|row| Value::count(row.process.queues.len() as u64)),
-        Column::right("RATE", 11, |row: &ProcessRow<'_>, _| Cell::text(row.load.rate()))
+        Column::right("RATE", 11, |row: &Working<'_>, _| Cell::text(row.load.rate()))
             .by(|row| Value::pair(row.load.rates())),
-        Column::right("SDMA", 11, |row: &ProcessRow<'_>, _| Cell::text(row.load.sdma_rate()))
+        Column::right("SDMA", 11, |row: &Working<'_>, _| Cell::text(row.load.sdma_rate()))
             .from(110)
             .by(|row| Value::number(row.load.sdma_bytes_per_second())),
-        Column::right("BACKLOG", 8, |row: &ProcessRow<'_>, _| Cell::text(row.load.backlog()))
+        Column::right("BACKLOG", 8, |row: &Working<'_>, _| Cell::text(row.load.backlog()))
             .by(|row| Value::pair(row.load.backlogs())),
-        Column::right("VRAM", 8, |row: &ProcessRow<'_>, _| {
+        Column::right("VRAM", 8, |row: &Working<'_>, _| {
             Cell::text(memory::vram(row.process).map(memory::size))
         })
         .from(100)
         .by(|row| memory::vram(row.process).map_or(Value::Unknown, Value::count)),
-        Column::right("EVICTIONS", 10, |row: &ProcessRow<'_>, moment| {
+        Column::right("EVICTIONS", 10, |row: &Working<'_>, moment| {
             Cell::text(moment.sight.evictions.then_some(row.process.evicted.count))
         })
         .from(120)
         .by(|row| Value::count(row.process.evicted.count)),
-        Column::left("STATE", 13, |row: &ProcessRow<'_>, moment| cell(row.standing, moment.now_ns))
+        Column::left("STATE", 13, |row: &Working<'_>, moment| cell(row.standing, moment.now_ns))
             .by(|row| row.standing.rank().map_or(Value::Unknown, Value::Number)),
     ]
 }
@@ -115,16 +95,16 @@ struct Line {
 }
 
 /// Rows that pass the filter, in their order; of how many.
-pub(super) fn rows<'a>(moment: &'a Moment, ui: &Ui) -> (Vec<ProcessRow<'a>>, usize) {
-    let all = moment.snapshot.live().map(|process| ProcessRow::new(process, moment));
-    let mut rows: Vec<ProcessRow<'_>> = all.collect();
+pub(super) fn rows<'a>(moment: &'a Moment, ui: &Ui) -> (Vec<Working<'a>>, usize) {
+    let all = moment.snapshot.live().map(|process| Working::new(process, moment.sight.queues));
+    let mut rows: Vec<Working<'_>> = all.collect();
     let count = rows.len();
-    rows.retain(|row| row.passes(ui));
+    rows.retain(|row| passes(row, ui));
     column::sort(&mut rows, &columns(), ui.sort(PaneId::Processes));
     (rows, count)
 }
 
-pub(super) fn pane(rows: &[ProcessRow<'_>], moment: &Moment, ui: &Ui, area: Rect) -> Pane {
+pub(super) fn pane(rows: &[Working<'_>], moment: &Moment, ui: &Ui, area: Rect) -> Pane {
     let lines = lines(rows, ui);
     let key = |line: &Line| {
         let process = rows[line.row].process.key;
@@ -148,8 +128,8 @@ pub(super) fn pane(rows: &[ProcessRow<'_>], moment: &Moment, ui: &Ui, area: Rect
     })
 }
 
-fn lines(rows: &[ProcessRow<'_>], ui: &Ui) -> Vec<Line> {
-    let of = |(row, ProcessRow { process, .. }): (usize, &ProcessRow<'_>)| {
+fn lines(rows: &[Working<'_>], ui: &Ui) -> Vec<Line> {
+    let of = |(row, Working { process, .. }): (usize, &Working<'_>)| {
         let queues = process.queues.iter().filter(|(_, queue)| ui.tree && ui.is_on_gpu(queue));
         let queues = queues.map(|(id, _)| Some(*id));
         std::iter::once(None).chain(queues).map(move |queue_id| Line { row, queue_id }).collect::<Vec<_>>()

@@ -28,12 +28,7 @@ pub(super) struct Trend {
 impl Trends {
     /// Adds a point per GPU.
     pub fn add(&mut self, moment: &Moment) {
-        let mut loads: BTreeMap<u32, Load> = BTreeMap::new();
-        for (_, queue) in moment.snapshot.queues() {
-            if let Some(gpu_id) = queue.facts.gpu_id {
-                loads.entry(gpu_id).or_default().add(queue);
-            }
-        }
+        let loads = Load::by_gpu(moment.snapshot.queues().map(|(_, queue)| queue));
         // A daemon that is watched may have others each time.
         if self.gpus.len() > GPUS {
             self.gpus.clear();
