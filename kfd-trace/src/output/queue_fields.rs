@@ -1,6 +1,6 @@
 //! Fields of a queue in JSON, shared by events, `ps` and the API.
 
-use super::names::hex;
+use super::names::Hex;
 use crate::model::event::{QueueFacts, QueueType};
 use crate::model::queue::priority_level;
 use serde::Serialize;
@@ -12,10 +12,13 @@ use serde::Serialize;
 pub(super) struct QueueFields {
     queue_id: Option<u32>,
     queue_type: Option<&'static str>,
-    ring_address: Option<String>,
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    ring_address: Option<Hex>,
     ring_size: Option<u64>,
-    write_pointer_address: Option<String>,
-    read_pointer_address: Option<String>,
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    write_pointer_address: Option<Hex>,
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    read_pointer_address: Option<Hex>,
     doorbell_offset: Option<u32>,
     priority: Option<u32>,
     /// `low`, `normal` or `high`.
@@ -29,10 +32,10 @@ impl From<&QueueFacts> for QueueFields {
         QueueFields {
             queue_id: queue.queue_id,
             queue_type: queue.queue_type.map(QueueType::name),
-            ring_address: queue.ring_address.map(hex),
+            ring_address: queue.ring_address.map(Hex),
             ring_size: queue.ring_size,
-            write_pointer_address: queue.write_pointer_address.map(hex),
-            read_pointer_address: queue.read_pointer_address.map(hex),
+            write_pointer_address: queue.write_pointer_address.map(Hex),
+            read_pointer_address: queue.read_pointer_address.map(Hex),
             doorbell_offset: queue.doorbell_offset,
             priority: queue.priority,
             priority_level: queue.priority.and_then(priority_level),

@@ -10,6 +10,7 @@ pub use super::driver::{Driver, driver};
 pub use super::gap::gap;
 use super::{EventFields, fields};
 use crate::model::event::Event;
+use crate::output::names::Decimal;
 use crate::text::escape;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -35,7 +36,8 @@ pub(super) struct EventLine<'a> {
     task_pid: u32,
     comm: Option<&'a str>,
     /// The tracer's number of the `kfd_process`, decimal: a PID can have several, and PIDs are reused.
-    kfd_process: Option<String>,
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    kfd_process: Option<Decimal>,
     #[serde(flatten)]
     #[cfg_attr(test, schemars(skip))]
     body: EventFields<'a>,
@@ -64,7 +66,7 @@ pub(crate) fn line<'a>(event: &'a Event, context: &'a Context<'a>) -> impl Seria
         kfd_process: event
             .process
             .or_else(|| context.process.and_then(crate::state::Process::id))
-            .map(|id| id.0.to_string()),
+            .map(|id| Decimal(id.0)),
         body: fields(event, context),
     }
 }

@@ -32,7 +32,7 @@ enum EventFields<'a> {
     Create(queue::CreateFields),
     Destroy(Box<queue::DestroyFields>),
     DestroyFailed(queue::DestroyFailedFields),
-    Update(serde_json::Value),
+    Update(Box<queue::UpdateFields>),
     MqdWrite(queue::MqdFields),
     UserQueue(queue::UserQueueFields),
     Ioctl(Box<ioctl::IoctlFields>),
@@ -62,7 +62,7 @@ fn fields<'a>(event: &'a Event, context: &Context<'a>) -> EventFields<'a> {
             EventFields::DestroyFailed(queue::destroy_failed_fields(*queue_id, *gpu_id, *errno))
         }
         Body::Ioctl(call) => EventFields::Ioctl(Box::new(ioctl::fields(call, context))),
-        Body::QueueUpdate(update) => EventFields::Update(queue::update_fields(update, context)),
+        Body::QueueUpdate(update) => EventFields::Update(Box::new(queue::update_fields(update, context))),
         Body::MqdWrite { queue_id, gpu_id, op } => {
             EventFields::MqdWrite(queue::mqd_fields(*queue_id, *gpu_id, *op))
         }

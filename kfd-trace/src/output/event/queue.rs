@@ -106,10 +106,9 @@ pub(super) fn create_fields(queue: &QueueFacts) -> CreateFields {
     }
 }
 
-/// [`UpdateFields`] as a value: its keys have been sorted since the first version.
-pub(super) fn update_fields(update: &QueueUpdate, context: &Context<'_>) -> serde_json::Value {
+pub(super) fn update_fields(update: &QueueUpdate, context: &Context<'_>) -> UpdateFields {
     let mask = update.cu_mask.as_ref();
-    let fields = UpdateFields {
+    UpdateFields {
         gpu_id: update.now.gpu_id,
         queue: (&update.now).into(),
         active: update.now.active,
@@ -121,8 +120,7 @@ pub(super) fn update_fields(update: &QueueUpdate, context: &Context<'_>) -> serd
         priority_before_level: context.priority_before.and_then(priority_level),
         result: update.errno.map(i32::saturating_neg),
         errno: update.errno.and_then(failure),
-    };
-    serde_json::to_value(fields).unwrap_or_default()
+    }
 }
 
 pub(super) fn destroy_fields(

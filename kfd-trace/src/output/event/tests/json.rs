@@ -43,12 +43,13 @@ fn the_update_of_a_queue_as_a_whole() {
         line(&event(1_500_000, 1, PID, Body::QueueUpdate(update))),
         concat!(
             r#"{"schema":1,"ts":"2026-09-21T14:13:20.001500000Z","mono_ns":1500000,"event":"queue_update","#,
-            r#""pid":4321,"tid":4322,"task_pid":4321,"comm":"train","kfd_process":"1","active":true,"#,
-            r#""cu_mask":["0x000000ff","0x00000001"],"cus_per_engine":[[1,1,0,0],[1,1,0,0],[1,1,0,0],[1,0,0,0],[1,0,0,0],[1,0,0,0]],"#,
-            r#""doorbell_offset":16,"errno":"ETIMEDOUT","evicted":false,"#,
-            r#""gpu_id":58270,"percent":100,"priority":7,"priority_before":null,"priority_before_level":null,"priority_level":"normal","queue_id":3,"queue_type":"compute_aql","#,
-            r#""read_pointer_address":"0x7faf945b8080","result":-110,"ring_address":"0x7fad66c00000","#,
-            r#""ring_size":1048576,"sdma_engine_id":null,"suspended":false,"write_pointer_address":"0x7faf945b8038"}"#,
+            r#""pid":4321,"tid":4322,"task_pid":4321,"comm":"train","kfd_process":"1","gpu_id":58270,"queue_id":3,"#,
+            r#""queue_type":"compute_aql","ring_address":"0x7fad66c00000","ring_size":1048576,"#,
+            r#""write_pointer_address":"0x7faf945b8038","read_pointer_address":"0x7faf945b8080","doorbell_offset":16,"#,
+            r#""priority":7,"priority_level":"normal","percent":100,"sdma_engine_id":null,"active":true,"evicted":false,"#,
+            r#""suspended":false,"cu_mask":["0x000000ff","0x00000001"],"#,
+            r#""cus_per_engine":[[1,1,0,0],[1,1,0,0],[1,1,0,0],[1,0,0,0],[1,0,0,0],[1,0,0,0]],"priority_before":null,"#,
+            r#""priority_before_level":null,"result":-110,"errno":"ETIMEDOUT"}"#,
             "\n"
         )
     );
