@@ -33,7 +33,8 @@ pub use table::{MetricDoc, describe};
 /// # Errors
 /// Only for a malformed family.
 pub fn exposition(scrape: &Scrape<'_>, format: Format) -> Result<String, prometheus::Error> {
-    let mut small = driver::families(scrape);
+    let own = driver::OwnQueues::of(scrape);
+    let mut small = driver::families(scrape, &own);
     small.extend(gpus::families(scrape));
     small.extend(life::families(scrape));
     small.extend(scheduler::families(scrape));
@@ -42,7 +43,7 @@ pub fn exposition(scrape: &Scrape<'_>, format: Format) -> Result<String, prometh
     small.extend(activity::of_sampling(scrape));
     small.extend(tracer::families(scrape));
     let mut large = Vec::new();
-    for (dropped, series) in [processes::families(scrape), single_queues::families(scrape)] {
+    for (dropped, series) in [processes::families(scrape, &own), single_queues::families(scrape)] {
         small.extend(dropped);
         large.extend(series);
     }

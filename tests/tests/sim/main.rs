@@ -20,6 +20,7 @@ mod run;
 mod script;
 mod short_lived;
 mod timeline;
+mod timeline_ledger;
 mod top;
 mod tracepoints;
 mod usual;

@@ -4,7 +4,7 @@ use super::family::{Family, number};
 use super::scrape::Scrape;
 use super::table as t;
 use crate::model::event::QueueType;
-use crate::state::{Cause, Process, Queue, QueueLabel};
+use crate::state::{Cause, Process, ProcessKey, Queue, QueueLabel};
 use crate::text::errno;
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
@@ -17,16 +17,16 @@ pub(super) fn gpu_label(gpu_id: Option<u32>) -> String {
     gpu_id.map_or_else(|| "unknown".to_owned(), |id| id.to_string())
 }
 
-pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
+pub(super) fn families(scrape: &Scrape<'_>, own: &OwnQueues) -> Vec<Family> {
     let totals = &scrape.snapshot.totals;
     let mut all = Vec::new();
     if scrape.probes_queues() {
         all.push(revived(scrape));
     }
     if scrape.sees_queues() {
-        all.extend([queues(scrape, scrape.snapshot), created(scrape), destroyed(scrape)]);
-    } else if let Some(sysfs) = scrape.sysfs {
-        all.push(queues(scrape, sysfs));
+        all.extend([queues(scrape, own), created(scrape), destroyed(scrape)]);
+    } else if scrape.sysfs.is_some() {
+        all.push(queues(scrape, own));
     }
     if scrape.sees(&[ProbeId::CreateProcess]) {
         all.push(Family::single(&t::PROCESSES_CREATED, number(totals.processes_created)));
@@ -68,8 +68,22 @@ pub(super) fn labels(label: &QueueLabel) -> (String, &'static str) {
 /// Labels of a process that has queues on each GPU of a node.
 const FEW: usize = 8;
 
+/// Queue counts by label of each process that is a source of series: two families of a scrape need them.
+pub(super) struct OwnQueues(BTreeMap<ProcessKey, Vec<(QueueLabel, u64)>>);
+
+impl OwnQueues {
+    pub(super) fn of(scrape: &Scrape<'_>) -> Self {
+        let rows = scrape.source().processes.iter().filter(|process| !process.queues.is_empty());
+        OwnQueues(rows.map(|process| (process.key, own_queues(process))).collect())
+    }
+
+    pub(super) fn get(&self, process: &Process) -> &[(QueueLabel, u64)] {
+        self.0.get(&process.key).map_or(&[], Vec::as_slice)
+    }
+}
+
 /// Queue counts of a process by label, of which it has few.
-pub(super) fn own_queues(process: &Process) -> Vec<(QueueLabel, u64)> {
+fn own_queues(process: &Process) -> Vec<(QueueLabel, u64)> {
     let mut all: Vec<(QueueLabel, u64)> = Vec::with_capacity(process.queues.len().min(FEW));
     for label in process.queues.values().map(Queue::label) {
         match all.iter_mut().find(|(known, _)| *known == label) {
@@ -80,13 +94,13 @@ pub(super) fn own_queues(process: &Process) -> Vec<(QueueLabel, u64)> {
     all
 }
 
-fn queues(scrape: &Scrape<'_>, snapshot: &crate::state::Snapshot) -> Family {
+fn queues(scrape: &Scrape<'_>, own: &OwnQueues) -> Family {
     let mut family = Family::new(&t::QUEUES);
     known(scrape).for_each(|(gpu, kind)| family.add(&[&gpu, kind], 0));
     // There are many queues and few labels, so only labels are formatted as text.
     let mut all: BTreeMap<QueueLabel, u64> = BTreeMap::new();
-    for (label, count) in snapshot.live().flat_map(own_queues) {
-        *all.entry(label).or_default() += count;
+    for (label, count) in scrape.source().live().flat_map(|process| own.get(process)) {
+        *all.entry(*label).or_default() += count;
     }
     for (label, count) in all {
         let (gpu, kind) = labels(&label);

@@ -24,7 +24,7 @@ pub(super) struct Group<'a, T> {
 pub(super) struct Shown<'a> {
     pub(super) process: &'a Process,
     /// Its queues by label.
-    pub(super) queues: Vec<(QueueLabel, u64)>,
+    pub(super) queues: &'a [(QueueLabel, u64)],
 }
 
 /// Processes by identity, in the order of the exposition.

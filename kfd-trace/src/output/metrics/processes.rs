@@ -1,7 +1,7 @@
 //! Series of single processes: limited, since PIDs are not.
 
 use super::activity;
-use super::driver::{gpu_label, own_queues};
+use super::driver::{OwnQueues, gpu_label};
 use super::family::{Family, number};
 use super::identity::{Groups, Shown, grouped, own_gpus, values};
 use super::memory;
@@ -19,10 +19,10 @@ use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeSet;
 
 /// What is written of processes, and how many processes are not shown.
-pub(super) fn families(scrape: &Scrape<'_>) -> (Vec<Family>, Vec<TextFamily>) {
+pub(super) fn families(scrape: &Scrape<'_>, own: &OwnQueues) -> (Vec<Family>, Vec<TextFamily>) {
     let Some(most) = scrape.detail.processes else { return (Vec::new(), Vec::new()) };
     let (shown, dropped) = choose(scrape, most);
-    let shown = shown.into_iter().map(|process| Shown { process, queues: own_queues(process) });
+    let shown = shown.into_iter().map(|process| Shown { process, queues: own.get(process) });
     let groups = grouped(shown, |shown| shown.process);
     let gpus = gpus(&groups);
     let mut all = vec![info(&groups)];
@@ -103,7 +103,7 @@ fn queues(groups: &Groups<'_>) -> TextFamily {
     });
     let mut series = Series::new(&t::PROCESS_QUEUES, &labels);
     for group in groups {
-        for (label, count) in group.items.iter().filter(live).flat_map(|shown| &shown.queues) {
+        for (label, count) in group.items.iter().filter(live).flat_map(|shown| shown.queues) {
             series.add(labels.rank(label), *count);
         }
         series.end(group.labels.identity());
