@@ -163,7 +163,10 @@ impl<W: Write> Timeline<W> {
                 self.gpus.happened(&mut self.packets, replay, event, &about)?;
             }
             _ => {
-                let track = self.owner(replay, change, at_ns)?;
+                let track = match self.own_queue(event, change) {
+                    Some(track) => track,
+                    None => self.owner(replay, change, at_ns)?,
+                };
                 if matches!(event.body, Body::VmFault(_)) {
                     self.gpus.happened(&mut self.packets, replay, event, &about)?;
                 }
@@ -222,6 +225,17 @@ impl<W: Write> Timeline<W> {
             Some(key) => Ok(self.process(replay, key, at_ns)?.own),
             None => self.others(),
         }
+    }
+
+    /// The track of the live queue that an event is about.
+    fn own_queue(&self, event: &Event, change: &Change) -> Option<Track> {
+        let id = match &event.body {
+            Body::QueueUpdate(update) => update.now.queue_id?,
+            Body::MqdWrite { queue_id, .. } => *queue_id,
+            _ => return None,
+        };
+        let queue = self.processes.get(&change.process?)?.queues.get(&id)?;
+        queue.alive.then_some(queue.own)
     }
 
     fn others(&mut self) -> io::Result<Track> {
