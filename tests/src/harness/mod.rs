@@ -41,6 +41,7 @@ pub mod sleep;
 pub mod stage;
 pub mod status;
 pub mod steered;
+pub mod svg;
 pub mod sysfs;
 pub mod terminal;
 pub mod tracefs;

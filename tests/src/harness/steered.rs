@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::fs;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
+use std::process::Command;
 
 /// The kernel searches for a free PID from the one after this on (kernel/pid.c).
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
@@ -34,12 +35,22 @@ impl Steered {
         Workload::ready(&["debugger", &pid.to_string()]).map(Self)
     }
 
+    /// A prepared command that becomes `kfd-workload script`.
+    pub fn start_by(command: &mut Command) -> Result<Self> {
+        Workload::ready_by(command).map(Self)
+    }
+
     /// A process with exactly this PID; `None` if a long-lived task has taken it.
     pub fn with_pid(pid: u32) -> Result<Option<Self>> {
+        Self::started_with_pid(pid, Self::start)
+    }
+
+    /// [`Self::with_pid`] of what `start` makes by one fork.
+    pub fn started_with_pid(pid: u32, start: impl Fn() -> Result<Self>) -> Result<Option<Self>> {
         for _ in 0..20 {
             fs::write(LAST_PID, (pid - 1).to_string()).with_context(|| format!("write {LAST_PID}"))?;
             // another task may have been quicker: then this one is dropped, and the PID requested again
-            let steered = Self::start()?;
+            let steered = start()?;
             if steered.pid() == pid {
                 return Ok(Some(steered));
             }

@@ -1,6 +1,7 @@
 //! A program on a terminal of its own, and what that shows.
 
 use super::child::OwnChild;
+use super::svg::svg;
 use super::wait::{SOON, until};
 use anyhow::{Context, Result, bail, ensure};
 use nix::pty::{OpenptyResult, Winsize, openpty};
@@ -74,6 +75,11 @@ impl TerminalProcess {
     /// The screen's text.
     pub fn text(&self) -> String {
         lock(&self.screen).screen().contents()
+    }
+
+    /// The screen as a picture.
+    pub fn svg(&self, title: &str) -> String {
+        svg(lock(&self.screen).screen(), title)
     }
 
     /// Waits until the screen is as wanted.

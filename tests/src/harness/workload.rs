@@ -32,7 +32,12 @@ impl Workload {
 
     /// Starts it and waits until its queues exist.
     pub fn ready(args: &[&str]) -> Result<Self> {
-        let workload = Self::spawn(args)?;
+        Self::ready_by(Command::new(program()).args(args))
+    }
+
+    /// The same of a prepared command.
+    pub fn ready_by(command: &mut Command) -> Result<Self> {
+        let workload = JsonProcess::start(command).map(Self)?;
         workload.wait_line("the workload to be ready", SOON, |line| line["ready"] == true)?;
         Ok(workload)
     }
