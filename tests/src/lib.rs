@@ -7,4 +7,5 @@ pub mod harness;
 pub mod kfd;
 pub mod pulse;
 pub mod scenario;
+pub mod tour;
 pub mod workload;

@@ -42,8 +42,8 @@ enum Command {
     Fixtures,
     /// Boot every kernel of the matrix once and write docs/kernels.md
     Kernels,
-    /// Write docs/page.png, the picture of the page in README.md, from a run in the VM (needs Debian's
-    /// chromium)
+    /// Write the pictures of the documentation, docs/page.png and those of docs/tour.md, from a run in the VM
+    /// (needs Debian's chromium)
     Picture,
     /// Play random lives of KFD processes in the VM and compare the tracer with a ledger of them
     Scenario(scenario::Args),

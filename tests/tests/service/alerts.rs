@@ -1,6 +1,6 @@
 //! Each alert fires in its scenario and in no other, in a real Prometheus with the shipped rules, whose times
 //! are divided. KfdTraceNothingTraced needs a driver that is loaded again (tests/install/driver.rs); alerts
-//! on queue activity are in activity.rs.
+//! on queue activity are in activity.rs, and KfdPreemptionSlow is in tour.rs.
 
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::btf_file::BtfFile;

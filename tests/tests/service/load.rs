@@ -10,6 +10,8 @@ use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
 use kfd_trace_tests::harness::{Metrics, Steered, Workload, http, until};
 use nix::unistd::{SysconfVar, sysconf};
 use std::collections::BTreeMap;
+use std::thread::sleep;
+use std::time::Duration;
 
 const DASHBOARDS: [&str; 3] = [
     include_str!("../../../deploy/grafana/fleet.json"),
@@ -123,9 +125,13 @@ fn is_shown_by_every_panel_and_leaves_nothing() -> Result<()> {
 fn pictures() -> Result<()> {
     tracing()?;
     let mut load = Load::begin()?;
-    (0..5).try_for_each(|_| load.turn())?;
+    // A rate takes two samples, a second apart.
+    for _ in 0..5 {
+        load.turn()?;
+        sleep(Duration::from_secs(1));
+    }
     println!("$ kfd-trace ps\n{}", command("kfd-trace", &["ps"])?);
-    println!("PAGE BEGINS\n{}\nPAGE ENDS", http::get(ADDRESS, "/")?.body);
+    println!("PICTURE BEGINS docs/page.png 1440x893\n{}\nPICTURE ENDS", http::get(ADDRESS, "/")?.body);
     Ok(())
 }
 

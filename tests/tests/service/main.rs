@@ -6,4 +6,5 @@ mod alerts;
 mod life;
 mod load;
 mod recording;
+mod tour;
 mod web;

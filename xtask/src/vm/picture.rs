@@ -1,5 +1,8 @@
-//! `cargo xtask picture`: docs/page.png, the picture of the daemon's page in README.md. In: the page that a
-//! daemon in the guest answers while its workloads run. Out: what a browser shows of it.
+//! `cargo xtask picture`: the pictures of the documentation, docs/page.png and those of docs/tour.md, from one boot. In:
+//! what tests in the guest print while their workloads run, pages and pictures of terminals. Out: the files; of a page,
+//! what a browser shows.
+
+mod png;
 
 use crate::paths;
 use crate::run::{self, step};
@@ -8,44 +11,85 @@ use crate::vm;
 use crate::vm::boots;
 use crate::vm::qemu::End;
 use crate::vm::testbed::{Bench, Mode};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-/// The stage and test that print the page, between these lines (tests/tests/service/load.rs).
+/// The stage and the tests that print (tests/tests/service/load.rs and tour.rs).
 const STAGE: &str = "service";
-const TEST: &str = "pictures";
-const BETWEEN: [&str; 2] = ["PAGE BEGINS", "PAGE ENDS"];
+const TESTS: &str = "pictures";
+
+/// Around each picture; the first mark is followed by its file, and the size of a page's window (`1440x900`).
+const BETWEEN: [&str; 2] = ["PICTURE BEGINS ", "PICTURE ENDS"];
 
 /// The files that the page names, below /static/.
 const FILES: [(&str, &str); 3] =
     [("page.css", "text/css"), ("page.js", "text/javascript"), ("icon.svg", "image/svg+xml")];
 
-/// Width and height, CSS pixels.
-const SIZE: (u32, u32) = (1280, 900);
+/// What the guest printed for a file.
+#[derive(Debug, PartialEq, Eq)]
+struct Picture<'a> {
+    /// From the root, in docs.
+    file: &'a str,
+    /// Width and height, CSS pixels.
+    window: (u32, u32),
+    /// SVG, or for a .png the page.
+    shown: &'a str,
+}
 
-/// Writes docs/page.png.
+/// Writes the pictures.
 ///
 /// # Errors
-/// There is no browser and it cannot be installed, or the guest printed no page.
+/// There is no browser and it cannot be installed, or a test failed.
 pub(crate) fn picture() -> Result<()> {
     setup::browser()?;
     let boot = boots::with_stage(Some(STAGE)).context("no such stage")?;
-    let words = ["--ignored", "--nocapture", TEST].map(str::to_owned);
+    let words = ["--ignored", "--nocapture", TESTS].map(str::to_owned);
     let mut report = Vec::new();
     let mode = Mode::Test(&[STAGE]);
     let bench = Bench::new()?;
     let booted = bench.boot(bench.matrix().main()?, boot, mode, &words, vm::LIMIT, &mut report)?;
     let report = String::from_utf8_lossy(&report);
-    let Some(page) = page(&report).filter(|_| matches!(booted.run.end, End::Exit(0))) else {
-        bail!("the guest printed no page:\n{report}");
+    let pictures = pictures(&report);
+    if pictures.is_empty() || !matches!(booted.run.end, End::Exit(0)) {
+        bail!("the guest printed no pictures:\n{report}");
+    }
+    pictures.iter().try_for_each(write)
+}
+
+/// What is between the marks.
+fn pictures(report: &str) -> Vec<Picture<'_>> {
+    let one = |text| {
+        let (text, _) = str::split_once(text, BETWEEN[1])?;
+        let (head, shown) = text.split_once('\n')?;
+        let (file, window) = head.trim().split_once(' ')?;
+        let (width, height) = window.split_once('x')?;
+        Some(Picture { file, window: (width.parse().ok()?, height.parse().ok()?), shown: shown.trim() })
     };
+    report.split(BETWEEN[0]).skip(1).filter_map(one).collect()
+}
+
+fn write(picture: &Picture<'_>) -> Result<()> {
+    let Picture { file, window, shown } = picture;
+    ensure!(file.starts_with("docs/") && !file.contains(".."), "no file of the documentation: {file}");
+    let path = paths::root().join(file);
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => {
+            step(format!("a terminal: {}", path.display()));
+            fs::write(&path, format!("{shown}\n")).with_context(|| format!("cannot write {}", path.display()))
+        }
+        Some("png") => photograph((*shown).to_owned(), *window, &path),
+        _ => bail!("neither SVG nor PNG: {file}"),
+    }
+}
+
+fn photograph(page: String, (width, height): (u32, u32), file: &Path) -> Result<()> {
     let server = Server::start(page)?;
-    let png = paths::root().join("docs/page.png");
-    step(format!("chromium: {}", png.display()));
+    step(format!("chromium: {}", file.display()));
     // A profile that was used before may be locked by a browser that did not end.
     let profile = paths::target().join("picture");
     let _ = fs::remove_dir_all(&profile);
@@ -54,17 +98,13 @@ pub(crate) fn picture() -> Result<()> {
         .args(["--no-sandbox", "--disable-gpu", "--disable-background-networking"])
         .args(["--disable-component-update", "--disable-sync", "--no-first-run", "--hide-scrollbars"])
         .arg(format!("--user-data-dir={}", profile.display()))
-        .arg(format!("--window-size={},{}", SIZE.0, SIZE.1))
-        .arg(format!("--screenshot={}", png.display()))
+        .arg(format!("--window-size={width},{height}"))
+        .arg(format!("--screenshot={}", file.display()))
         .arg(format!("http://{}/", server.0));
-    run::output(&mut browser).map(drop)
-}
-
-/// The lines between the marks.
-fn page(report: &str) -> Option<String> {
-    let (_, rest) = report.split_once(BETWEEN[0])?;
-    let (page, _) = rest.split_once(BETWEEN[1])?;
-    Some(page.trim().to_owned())
+    run::output(&mut browser)?;
+    let bytes = fs::read(file).with_context(|| format!("no picture {}", file.display()))?;
+    let smaller = png::smaller(&bytes).with_context(|| format!("{}", file.display()))?;
+    fs::write(file, smaller).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// The page and its files on a port of the loopback interface, for as long as this program runs.
@@ -106,14 +146,25 @@ fn answer(mut stream: TcpStream, files: &[(String, &str, Vec<u8>)]) -> std::io::
 
 #[cfg(test)]
 mod tests {
-    use super::page;
+    use super::{BETWEEN, Picture, pictures, write};
 
     #[test]
-    fn the_page_is_what_the_test_prints_between_its_marks() {
-        let source = include_str!("../../../tests/tests/service/load.rs");
-        assert!(super::BETWEEN.iter().all(|mark| source.contains(mark)));
-        assert!(source.contains("fn pictures()"));
-        assert_eq!(page("ps\nPAGE BEGINS\n<p>\nPAGE ENDS\nok"), Some("<p>".to_owned()));
-        assert_eq!(page("PAGE BEGINS\n<p>"), None);
+    fn pictures_are_what_tests_print_between_their_marks() {
+        let load = include_str!("../../../tests/tests/service/load.rs");
+        let tour = include_str!("../../../tests/tests/service/tour.rs");
+        for source in [load, tour] {
+            assert!(BETWEEN.iter().all(|mark| source.contains(mark)) && source.contains("fn pictures()"));
+        }
+        let report = "ps\nPICTURE BEGINS docs/a.png 40x30\n<p>\nPICTURE ENDS\nok\nPICTURE BEGINS docs/b.svg 1x1\n<svg>\n</svg>\n\nPICTURE ENDS\n";
+        let found = [("docs/a.png", (40, 30), "<p>"), ("docs/b.svg", (1, 1), "<svg>\n</svg>")];
+        assert_eq!(pictures(report), found.map(|(file, window, shown)| Picture { file, window, shown }));
+        assert!(pictures("PICTURE BEGINS docs/a.png 40x30\n<p>\n").is_empty(), "cut");
+    }
+
+    #[test]
+    fn only_pictures_of_the_documentation_are_written() {
+        for file in ["README.md", "docs/../a.svg", "docs/a.md", "target/a.svg"] {
+            assert!(write(&Picture { file, window: (1, 1), shown: "" }).is_err(), "{file}");
+        }
     }
 }
