@@ -16,8 +16,8 @@ use clap::{ArgAction, ArgMatches, Args, CommandFactory as _, FromArgMatches as _
 use clap_complete::Shell;
 pub use daemon::{DaemonArgs, MetricsArgs};
 pub use recording::{RecordArgs, ReplayArgs, TimelineArgs};
-pub use remote::RemoteArgs;
 use remote::secret;
+pub use remote::{RemoteArgs, WayArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -142,6 +142,11 @@ pub enum Command {
     /// Watch GPUs, processes, queues and events on the whole terminal.
     #[command(after_help = examples::TOP)]
     Top(TopArgs),
+    /// Ask the daemons of many nodes at once.
+    Fleet {
+        #[command(subcommand)]
+        command: FleetCommand,
+    },
     /// Serve Prometheus metrics, a JSON API and a page until SIGTERM.
     #[command(after_help = examples::DAEMON)]
     Daemon(DaemonArgs),
@@ -240,6 +245,33 @@ pub struct PsArgs {
     pub ages_from: Option<Secret>,
     #[command(flatten)]
     pub daemon: RemoteArgs,
+}
+
+/// What to ask many nodes.
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// List processes and queues of all nodes, and say which do not answer.
+    #[command(after_help = examples::FLEET_PS)]
+    Ps(FleetPsArgs),
+}
+
+/// Options of `fleet ps`.
+#[derive(Args, Clone, Debug)]
+pub struct FleetPsArgs {
+    /// The nodes: a file of Prometheus' file_sd_configs (*.json, *.yml, *.yaml; may be repeated). Of its labels, `__scheme__`
+    /// and `__metrics_path__` count.
+    #[arg(long, value_name = "FILE", required = true, group = "daemon")]
+    pub targets: Vec<PathBuf>,
+    /// Ask so many nodes at the same time.
+    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub connections: u32,
+    #[command(flatten)]
+    pub format: JsonArgs,
+    /// Also show PIDs inside namespaces, addresses and sizes of rings, priorities, CU masks and sources.
+    #[arg(long, short, conflicts_with = "json")]
+    pub wide: bool,
+    #[command(flatten)]
+    pub way: WayArgs,
 }
 
 /// Options of `doctor`.

@@ -2,19 +2,20 @@
 
 use anyhow::{Context as _, Result, ensure};
 use kfd_trace::cli::{
-    AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, Global, HwArgs, LineArgs, PsArgs, RecordArgs,
-    ReplayArgs, RunArgs, RunlistArgs, TimelineArgs, TopArgs, TraceArgs, TracingOptions, WhoseArgs,
+    AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, FleetCommand, FleetPsArgs, Global, HwArgs, LineArgs,
+    PsArgs, RecordArgs, ReplayArgs, RunArgs, RunlistArgs, TimelineArgs, TopArgs, TraceArgs, TracingOptions,
+    WhoseArgs,
 };
 use kfd_trace::command::runlist::RunlistOptions;
 use kfd_trace::command::{
-    amd_log, daemon, doctor, driver_types, hw, manual, metrics, ps, replay, runlist, status, timeline, top,
-    trace,
+    amd_log, daemon, doctor, driver_types, fleet, hw, manual, metrics, ps, replay, runlist, status, timeline,
+    top, trace,
 };
 use kfd_trace::driver_types::TypesOptions;
 use kfd_trace::kernel::Roots;
 use kfd_trace::kernel::types::TypesPlaces;
 use kfd_trace::probes::plan::{Attach, Choice};
-use kfd_trace::remote::{Access, AccessOptions};
+use kfd_trace::remote::{self, Access, AccessOptions};
 use kfd_trace::runtime::exit::Stop;
 use kfd_trace::runtime::launched::{self, Launched};
 use kfd_trace::runtime::privilege::{self, Reads};
@@ -117,6 +118,13 @@ fn run(cli: Cli) -> Result<u8> {
                 privilege::give_up(&roots, Reads::default())?;
             }
             block_on(ps::run(&roots, &ps::PsOptions { json: args.format.json, wide: args.wide, from }))
+        }
+        Some(Command::Fleet { command: FleetCommand::Ps(args) }) => {
+            let FleetPsArgs { targets, connections, format, wide, way } = args;
+            let nodes = way.access().each(&remote::targets(&targets)?)?;
+            privilege::give_up(&roots, nothing)?;
+            let connections = connections.try_into().unwrap_or(usize::MAX);
+            block_on(fleet::run(fleet::FleetOptions { nodes, connections, json: format.json, wide }))
         }
         Some(Command::Top(TopArgs { recording: Some(file), at, interval, .. })) => {
             block_on(top::play(&top::RecordedOptions { file, at, interval, colour: is_coloured() }))

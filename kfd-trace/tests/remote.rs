@@ -119,3 +119,54 @@ fn what_a_daemon_does_not_see_is_said_and_its_slots_are_not_counted() {
     let json = run(&["--json"]);
     assert!(json.contains(r#""asked":null"#) && json.contains(r#""sources":null"#), "{json}");
 }
+
+#[test]
+fn a_fleet_is_one_table_and_who_does_not_answer_is_named() {
+    const DOCUMENTS: &[(&str, &str)] = &[
+        (
+            "/status",
+            r#""tracing": true, "queues_by_ioctl": true, "meaning": [], "unreadable": [], "probes": [], "lost": {}"#,
+        ),
+        (
+            "/queues",
+            r#""queues": [{"pid": 7, "comm": "train", "queue_id": 1, "gpu_id": 9, "queue_type": "compute", "active": true},
+                          {"pid": 7, "comm": "train", "queue_id": 2, "gpu_id": 9, "queue_type": "compute", "active": true}]"#,
+        ),
+        ("/processes", r#""processes": []"#),
+        ("/gpus", r#""gpus": [{"gpu_id": 9, "pci": "0000:c1:00.0", "slots": {"cp": 1}}]"#),
+    ];
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, silent) = (folder.path().join("nodes.yml"), TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let hangs = silent.local_addr().expect("an address").to_string();
+    let run = |more: &[&str]| {
+        let up = [serving(DOCUMENTS), serving(DOCUMENTS)].map(|url| url.replace("http://", ""));
+        let [one, two] = &up;
+        let text = format!("- targets: ['{one}', '127.0.0.1:9', '{two}']\n- targets: ['{hangs}']\n");
+        std::fs::write(&file, text).expect("written");
+        let targets = file.to_str().expect("text");
+        let mut command = kfd_trace(&["fleet", "ps", "--max-time", "2", "--targets", targets]);
+        let output = command.args(more).output().expect("the program");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert!(said.contains("http://127.0.0.1:9: it refuses the connection; "), "{said}");
+        assert!(said.contains(&format!("{hangs}: it does not answer within 2s; ")), "{said}");
+        assert!(said.ends_with("kfd-trace: 2 of 4 nodes are not in the list: see above\n"), "{said}");
+        (up, String::from_utf8(output.stdout).expect("text"))
+    };
+    let ([one, two], text) = run(&[]);
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
+    let expected = [["NODE", "PID", "COMM"], [&one, "7", "train"], [&one, "7", "train"]];
+    assert_eq!(rows[..3], expected.map(|row| row.to_vec()), "{text}");
+    assert_eq!(rows.iter().filter(|row| row[0] == two && row[1] == "7").count(), 2, "{text}");
+    let over = format!("{two} gpu 0 (0000:c1:00.0): 2 of 1 compute slots (oversubscribed)");
+    assert!(text.contains(&over), "{text}");
+    let ([one, two], text) = run(&["--json", "--connections", "1"]);
+    let all: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let nodes: Vec<_> = all["nodes"].as_array().expect("nodes").iter().collect();
+    assert_eq!(nodes.len(), 4, "{all}");
+    let queues = |number: usize| nodes[number]["ps"]["queues"].as_array().map(Vec::len);
+    assert_eq!((nodes[0]["node"].as_str(), queues(0)), (Some(&*one), Some(2)));
+    assert_eq!((nodes[2]["node"].as_str(), queues(2)), (Some(&*two), Some(2)));
+    assert!(nodes[1]["ps"].is_null() && nodes[1]["error"] == "it refuses the connection", "{all}");
+    assert!(nodes[3]["ps"].is_null() && nodes[3]["error"] == "it does not answer within 2s", "{all}");
+}

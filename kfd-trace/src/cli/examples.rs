@@ -54,6 +54,13 @@ Examples:
   kfd-trace ps --json | jq '.queues[].pid'     PIDs that have queues
   kfd-trace ps --url https://node7:20200 -u ann --cacert ca.pem    of another node, by its daemon";
 
+pub(super) const FLEET_PS: &str = "\
+It exits with 1 if a node does not answer; the list has the others.
+
+Examples:
+  kfd-trace fleet ps --targets /etc/prometheus/kfd.json      all nodes that Prometheus scrapes
+  kfd-trace fleet ps --targets rack7.yml -u ann --json | jq '.nodes[] | select(.error) | .node'";
+
 pub(super) const TOP: &str = "\
 Keys: Tab, arrows or j k, s > < S (sort), / (filter), t (tree), p (pause), ? (help), q. Colours are the terminal's own;
 none where NO_COLOR is set. It needs 80 columns and 24 lines.

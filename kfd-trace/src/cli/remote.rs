@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The daemon, and how it is reached. What needs one of the URLs of a command is for the group `daemon`.
+/// The daemon, and how it is reached.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Daemon")]
 pub struct RemoteArgs {
@@ -15,6 +15,14 @@ pub struct RemoteArgs {
     /// https://; a path before the daemon's own is kept. Proxies of the environment are not used.
     #[arg(long, value_name = "URL", value_parser = secret, group = "daemon")]
     url: Option<Secret>,
+    #[command(flatten)]
+    way: WayArgs,
+}
+
+/// How a daemon is reached. It is for the group `daemon`.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Daemon")]
+pub struct WayArgs {
     /// User and password. A password here, or in the URL, can be read by all users of this machine in /proc: better is
     /// --password-file, or the variable KFD_TRACE_PASSWORD; without any it is asked for on the terminal.
     #[arg(long, short, value_name = "USER[:PASSWORD]", value_parser = user, requires = "daemon")]
@@ -61,6 +69,18 @@ impl RemoteArgs {
     /// The same of another option's URL.
     #[must_use]
     pub fn access_to(&self, url: &Secret) -> AccessOptions {
+        self.way.access_to(url)
+    }
+}
+
+impl WayArgs {
+    /// Without a URL: for [`AccessOptions::each`].
+    #[must_use]
+    pub fn access(&self) -> AccessOptions {
+        self.access_to(&Secret::new(String::new()))
+    }
+
+    fn access_to(&self, url: &Secret) -> AccessOptions {
         AccessOptions {
             url: url.clone(),
             user: self.user.clone(),

@@ -4,6 +4,7 @@ pub mod amd_log;
 pub mod daemon;
 pub mod doctor;
 pub mod driver_types;
+pub mod fleet;
 pub mod hw;
 pub mod manual;
 pub mod metrics;

@@ -6,7 +6,7 @@ use crate::model::event::ProcessId;
 use crate::output::ps::{self, Columns, PsRow, PsView};
 use crate::output::reported;
 use crate::probes::facts::Facts;
-use crate::remote::{Access, Client};
+use crate::remote::{Access, Client, Failure};
 use crate::runtime::clock;
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
@@ -107,7 +107,10 @@ pub async fn run(roots: &Roots, options: &PsOptions) -> Result<(), Stop> {
                 ts,
             }
         }
-        PsSource::Daemon(access) => reported(access).await?,
+        PsSource::Daemon(access) => {
+            let mut client = Client::new(access.clone());
+            reported(&mut client).await.map_err(|failure| failure.stop(access))?
+        }
     };
     match of.print(options) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Stop::failed(error)),
@@ -128,15 +131,14 @@ async fn add_history(rows: &mut [PsRow], daemon: Option<&Access>) {
     }
 }
 
-/// What a daemon knows.
+/// What a daemon knows. Says what it does not see.
 ///
 /// # Errors
 /// If it gives no answer.
-async fn reported(access: &Access) -> Result<Printed, Stop> {
-    let mut client = Client::new(access.clone());
-    let (status, lists) = client.status_and_lists().await.map_err(|failure| failure.stop(access))?;
+pub(super) async fn reported(client: &mut Client) -> Result<Printed, Failure> {
+    let (status, lists) = client.status_and_lists().await?;
     for problem in status.problems() {
-        say(format_args!("{}: {problem}", access.target));
+        say(format_args!("{}: {problem}", client.access().target));
     }
     let at_ns = lists.queues.at_ns();
     let topology = reported::topology(&lists.gpus, Some(&status));
@@ -151,13 +153,13 @@ async fn reported(access: &Access) -> Result<Printed, Stop> {
 }
 
 /// What is printed.
-struct Printed {
-    rows: Vec<PsRow>,
+pub(super) struct Printed {
+    pub(super) rows: Vec<PsRow>,
     /// The sources that could be read; empty: not known.
     asked: Sources,
-    all_queues: bool,
-    topology: Topology,
-    ts: Option<String>,
+    pub(super) all_queues: bool,
+    pub(super) topology: Topology,
+    pub(super) ts: Option<String>,
 }
 
 impl Printed {

@@ -114,6 +114,14 @@ impl Moment {
     }
 }
 
+/// Where a table is shown on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Instead,
+    /// The last one: a short interval would take the place of a whole one.
+    Below,
+}
+
 struct Watch<'a> {
     options: &'a RunlistOptions,
     tracer: Tracer,
@@ -132,8 +140,12 @@ impl Watch<'_> {
             let happened = tokio::select! {
                 happened = follow.next(&mut self.tracer, signals) => happened?,
                 _ = due.tick() => {
-                    self.drain(&mut follow);
-                    self.show()?;
+                    // The last table has the rest, too: it says more than one of some milliseconds.
+                    let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+                    if left.is_none_or(|left| left > self.options.interval / 4) {
+                        self.drain(&mut follow);
+                        self.show(Place::Instead)?;
+                    }
                     continue;
                 }
                 () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => break,
@@ -156,7 +168,7 @@ impl Watch<'_> {
             }
         }
         self.drain(&mut follow);
-        self.show()
+        self.show(Place::Below)
     }
 
     fn follow(&self, ring: Ring) -> Result<Follow, Stop> {
@@ -177,7 +189,7 @@ impl Watch<'_> {
     }
 
     /// The interval that ends now.
-    fn show(&mut self) -> Result<(), Stop> {
+    fn show(&mut self, place: Place) -> Result<(), Stop> {
         let now = Moment::of(&self.tracer)?;
         let before = std::mem::replace(&mut self.last, now);
         let mut missing = self.last.missing.clone();
@@ -196,7 +208,9 @@ impl Watch<'_> {
         let written = self.out.line("interval", |out| match (json, redraw) {
             (true, _) => view.json(out),
             (false, true) => {
-                out.extend(b"\x1b[H\x1b[2J");
+                if place == Place::Instead {
+                    out.extend(b"\x1b[H\x1b[2J");
+                }
                 view.text(out)
             }
             (false, false) => view.text(out),

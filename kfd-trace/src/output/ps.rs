@@ -280,20 +280,31 @@ pub fn text(out: &mut impl Write, rows: &[PsRow], view: &PsView<'_>) -> io::Resu
         .filter(|(_, column)| column.1)
         .map(|(index, _)| index)
         .collect();
-    let (header, mut cells) = table(rows, view);
-    if let Columns::Usual { width: Some(width) } = view.columns {
-        for name in [OWNER, COMM] {
-            if let Some(index) = header.iter().position(|column| *column == name) {
-                fit(&header, &mut cells, index, width);
-            }
-        }
-    }
-    writeln!(out, "{}", plain(&header, cells, &right))?;
+    let (header, cells) = table(rows, view);
+    write_table(out, &header, cells, &right, view.columns)?;
     let budget = budget(rows, view);
     if !view.topology.gpus.is_empty() {
         writeln!(out)?;
     }
     view.topology.gpus.iter().try_for_each(|gpu| writeln!(out, "{}", budget.line(gpu)))
+}
+
+/// `right`: columns that are right-aligned.
+fn write_table(
+    out: &mut impl Write,
+    header: &[&str],
+    mut cells: Vec<Vec<String>>,
+    right: &[usize],
+    columns: Columns,
+) -> io::Result<()> {
+    if let Columns::Usual { width: Some(width) } = columns {
+        for name in [OWNER, COMM] {
+            if let Some(index) = header.iter().position(|column| *column == name) {
+                fit(header, &mut cells, index, width);
+            }
+        }
+    }
+    writeln!(out, "{}", plain(header, cells, right))
 }
 
 /// No column is cut below this.
@@ -336,6 +347,10 @@ fn show(value: Option<u32>) -> Option<String> {
     value.map(|value| value.to_string())
 }
 
+/// Version of the JSON format.
+const SCHEMA: u32 = 1;
+
+pub mod fleet;
 mod json;
 pub use json::json;
 

@@ -77,6 +77,30 @@ impl Access {
 }
 
 impl AccessOptions {
+    /// The same way to each of many nodes: files are read and a password is asked for once for http and once for https.
+    ///
+    /// # Errors
+    /// As [`Access::open`].
+    pub fn each(&self, urls: &[String]) -> Result<Vec<Access>, Stop> {
+        let mut opened: Vec<Access> = Vec::new();
+        let mut all = Vec::with_capacity(urls.len());
+        for url in urls {
+            let (target, _) = Target::parse(url).map_err(|why| {
+                Stop::failed(format!("the target {url:?} is refused: {why}; give it as HOST:PORT"))
+            })?;
+            let way = match opened.iter().find(|known| known.target.tls == target.tls) {
+                Some(known) => known.clone(),
+                None => {
+                    let way = Access::open(&AccessOptions { url: Secret::new(url.clone()), ..self.clone() })?;
+                    opened.push(way.clone());
+                    way
+                }
+            };
+            all.push(Access { target, ..way });
+        }
+        Ok(all)
+    }
+
     /// `None` for http.
     fn trust(&self, target: &Target) -> Result<Option<Trust>, Stop> {
         if target.tls {
@@ -152,6 +176,20 @@ mod tests {
             assert!(stop.code == 2 && stop.line.starts_with(option), "{stop:?}");
         }
         assert!(Access::open(&http).expect("access").trust.is_none());
+    }
+
+    #[test]
+    fn each_node_of_a_fleet_is_reached_in_the_same_way() {
+        let user = Some(Login::of_option("ann:s3cret"));
+        let options = AccessOptions { user, ..options("-") };
+        let urls = ["http://127.0.0.1:1", "https://node2", "http://localhost:3"].map(str::to_owned);
+        let all = options.each(&urls).expect("access");
+        let ways: Vec<_> =
+            all.iter().map(|access| (access.target.to_string(), access.trust.is_some())).collect();
+        assert_eq!(ways, [(urls[0].clone(), false), (urls[1].clone(), true), (urls[2].clone(), false)]);
+        assert!(all.iter().all(|access| access.login.as_ref().is_some_and(|(name, _)| name == "ann")));
+        let stop = options.each(&["http://no de".to_owned()]).expect_err("a space");
+        assert!(stop.line.contains("no de") && stop.line.contains("space"), "{stop:?}");
     }
 
     #[test]

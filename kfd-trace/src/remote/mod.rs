@@ -10,6 +10,7 @@ mod documents;
 mod failure;
 mod login;
 mod target;
+mod targets;
 mod trust;
 
 pub use access::{Access, AccessOptions};
@@ -18,6 +19,7 @@ pub use documents::{Documents, Lists};
 pub use failure::Failure;
 pub use login::{Login, PASSWORD, Secret};
 pub use target::Target;
+pub use targets::read as targets;
 
 #[cfg(test)]
 pub(crate) mod tests;

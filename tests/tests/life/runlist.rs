@@ -122,6 +122,17 @@ fn the_table_counts_each_interval_by_itself() -> Result<()> {
 }
 
 #[test]
+fn a_duration_of_one_interval_is_one_table() -> Result<()> {
+    let words = ["runlist", "--json", "--interval=1s", "--duration=1s"];
+    let mut table = JsonProcess::spawn(&tracer::program(), &words)?;
+    table.wait_success(ATTACH)?;
+    let lines = table.lines();
+    let [line] = &lines[..] else { anyhow::bail!("{lines:?}") };
+    assert!(line["interval_ns"].as_u64() >= Some(1_000_000_000), "{line}");
+    Ok(())
+}
+
+#[test]
 fn who_preempts_slowly_lets_the_others_wait() -> Result<()> {
     let mut daemon = Daemon::quick(&["--runlists"])?;
     let mut one = Steered::having(&["create aql"])?;

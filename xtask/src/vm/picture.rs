@@ -2,8 +2,6 @@
 //! what tests in the guest print while their workloads run, pages and pictures of terminals. Out: the files; of a page,
 //! what a browser shows.
 
-mod png;
-
 use crate::paths;
 use crate::run::{self, step};
 use crate::setup;
@@ -101,10 +99,7 @@ fn photograph(page: String, (width, height): (u32, u32), file: &Path) -> Result<
         .arg(format!("--window-size={width},{height}"))
         .arg(format!("--screenshot={}", file.display()))
         .arg(format!("http://{}/", server.0));
-    run::output(&mut browser)?;
-    let bytes = fs::read(file).with_context(|| format!("no picture {}", file.display()))?;
-    let smaller = png::smaller(&bytes).with_context(|| format!("{}", file.display()))?;
-    fs::write(file, smaller).with_context(|| format!("cannot write {}", file.display()))
+    run::output(&mut browser).map(drop)
 }
 
 /// The page and its files on a port of the loopback interface, for as long as this program runs.

@@ -1,6 +1,6 @@
 //! The rows of `ps` as one JSON object.
 
-use super::{PsRow, PsView, budget};
+use super::{PsRow, PsView, SCHEMA, budget};
 use crate::attribute::{Gpu, Pool, Topology};
 use crate::output::activity::ActivityFields;
 use crate::output::belongs::BelongsFields;
@@ -12,9 +12,6 @@ use crate::state::Sources;
 use crate::text::escape;
 use serde::Serialize;
 use std::io::{self, Write};
-
-/// Version of the format.
-const SCHEMA: u32 = 1;
 
 /// Every field is always present; `null` is "not known".
 #[derive(Debug, Serialize)]
@@ -64,7 +61,7 @@ struct JsonGpu<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct PsDocument<'a> {
+pub(super) struct PsDocument<'a> {
     schema: u32,
     ts: Option<String>,
     /// The sources that were available.
@@ -81,6 +78,11 @@ struct PsDocument<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn json(out: &mut impl Write, rows: &[PsRow], view: &PsView<'_>, ts: Option<String>) -> io::Result<()> {
+    escape::json(&mut *out, &document(rows, view, ts))?;
+    writeln!(out)
+}
+
+pub(super) fn document<'a>(rows: &'a [PsRow], view: &PsView<'a>, ts: Option<String>) -> PsDocument<'a> {
     let PsView { asked, topology, .. } = *view;
     let json_rows = |queues: bool| {
         let rows = rows.iter().filter(|row| row.queue_id().is_some() == queues);
@@ -89,8 +91,7 @@ pub fn json(out: &mut impl Write, rows: &[PsRow], view: &PsView<'_>, ts: Option<
     let (queues, processes) = (json_rows(true), json_rows(false));
     let budget = budget(rows, view);
     let gpus = topology.gpus.iter().map(|gpu| json_gpu(gpu, &budget)).collect();
-    escape::json(&mut *out, &PsDocument { schema: SCHEMA, ts, asked, queues, processes, gpus })?;
-    writeln!(out)
+    PsDocument { schema: SCHEMA, ts, asked, queues, processes, gpus }
 }
 
 fn json_gpu<'a>(gpu: &'a Gpu, budget: &Budget) -> JsonGpu<'a> {
