@@ -32,7 +32,7 @@ ids! {
         IoctlHandler = "ioctl_handler",
         /// kretprobe on every ioctl handler but WAIT_EVENTS.
         IoctlReturn = "ioctl_return",
-        /// kprobe on the handlers that allocate, import, restore and free memory, where the one on every handler is not attached.
+        /// kprobe on the handlers that allocate, import, restore, map, unmap and free memory, where the one on every handler is not attached.
         MemoryCall = "memory_call",
         /// kretprobe on `kfd_open`.
         Open = "open",

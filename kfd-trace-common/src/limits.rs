@@ -14,6 +14,9 @@ pub const PROPERTIES_LEN: usize = 256;
 /// GET_PROCESS_APERTURES (the deprecated form) is larger.
 pub const ARGS_LEN: usize = 128;
 
+/// GPUs that the record of a call names which maps memory on them: eight, in eight partitions each.
+pub const MAP_GPUS: usize = 64;
+
 /// Longest kernel read of the `peek` program.
 pub const PEEK_LEN: usize = 256;
 

@@ -5,7 +5,7 @@
 //! kernel's allocator, these numbers are not.
 
 use crate::aql::HEAD_LEN;
-use crate::limits::{ARGS_LEN, CGROUP_LEN, COMM_LEN, CU_MASK_LEN, PROPERTIES_LEN};
+use crate::limits::{ARGS_LEN, CGROUP_LEN, COMM_LEN, CU_MASK_LEN, MAP_GPUS, PROPERTIES_LEN};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub mod mes;
@@ -47,7 +47,7 @@ records! {
 }
 
 /// Version of the layout of all records.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// Precedes every body.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
@@ -331,6 +331,24 @@ pub struct Ioctl {
     pub args: [u8; ARGS_LEN],
 }
 
+/// Body of `Kind::Ioctl` for a call that returned and maps or unmaps memory ([`crate::rules::maps_memory`]): its size
+/// distinguishes it.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+pub struct MapIoctl {
+    pub call: Ioctl,
+    /// Valid elements of `gpus`: as many as the call names, 0 where they could not be read or are more.
+    pub listed: u32,
+    /// Always 0.
+    pub pad: u32,
+    /// The call's array of gpu_ids.
+    pub gpus: [u32; MAP_GPUS],
+}
+
+// SAFETY: its first field is a record, whose first field is a `Header`.
+unsafe impl Record for MapIoctl {}
+
+const _: () = assert!(core::mem::offset_of!(MapIoctl, call) == 0);
 const _: () = assert!(size_of::<Header>() == 48);
 const _: () = assert!(size_of::<ProcessSeen>() == 48 + 32 + COMM_LEN + CGROUP_LEN);
 const _: () = assert!(size_of::<Open>() == 48 + 8 + COMM_LEN);
@@ -338,6 +356,7 @@ const _: () = assert!(size_of::<Bare>() == 48);
 const _: () = assert!(size_of::<QueueCreate>() == 48 + 8 + PROPERTIES_LEN);
 const _: () = assert!(size_of::<QueueDestroy>() == 48 + 16 + HEAD_LEN);
 const _: () = assert!(size_of::<Ioctl>() == 48 + 32 + ARGS_LEN);
+const _: () = assert!(size_of::<MapIoctl>() == size_of::<Ioctl>() + 8 + 4 * MAP_GPUS);
 const _: () = assert!(size_of::<QueueUpdate>() == 48 + 16 + CU_MASK_LEN + PROPERTIES_LEN);
 const _: () = assert!(size_of::<MqdWrite>() == 48 + 16);
 const _: () = assert!(size_of::<Eviction>() == 48 + 24);

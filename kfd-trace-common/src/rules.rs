@@ -19,9 +19,12 @@ pub const CREATE_QUEUE: u32 = 0x02;
 pub const UPDATE_QUEUE: u32 = 0x07;
 pub const SET_CU_MASK: u32 = 0x1a;
 
-/// ALLOC_MEMORY_OF_GPU, FREE_MEMORY_OF_GPU, IMPORT_DMABUF, and ROCm's IPC_IMPORT_HANDLE.
+/// ALLOC_MEMORY_OF_GPU, FREE_MEMORY_OF_GPU, MAP_MEMORY_TO_GPU, UNMAP_MEMORY_FROM_GPU, IMPORT_DMABUF, and ROCm's
+/// IPC_IMPORT_HANDLE.
 pub const ALLOC_MEMORY: u32 = 0x16;
 pub const FREE_MEMORY: u32 = 0x17;
+pub const MAP_MEMORY: u32 = 0x18;
+pub const UNMAP_MEMORY: u32 = 0x19;
 pub const IMPORT_DMABUF: u32 = 0x1d;
 pub const IPC_IMPORT: u32 = 0x80;
 
@@ -40,13 +43,26 @@ pub const fn changes_queue(nr: u32) -> bool {
     matches!(nr, CREATE_QUEUE | DESTROY_QUEUE | UPDATE_QUEUE | SET_CU_MASK)
 }
 
-/// Commands after which a process holds other memory than before.
+/// Commands after which a process holds other memory than before, or has it mapped on other GPUs.
 #[must_use]
 #[inline(always)]
 pub const fn changes_memory(nr: u32) -> bool {
     // CRIU_OP restores allocations.
-    matches!(nr, ALLOC_MEMORY | FREE_MEMORY | IMPORT_DMABUF | IPC_IMPORT | CRIU)
+    matches!(nr, ALLOC_MEMORY | FREE_MEMORY | IMPORT_DMABUF | IPC_IMPORT | CRIU) || maps_memory(nr)
 }
+
+/// Commands with an array of gpu_ids (`struct kfd_ioctl_map_memory_to_gpu_args`, and the same to unmap).
+#[must_use]
+#[inline(always)]
+pub const fn maps_memory(nr: u32) -> bool {
+    matches!(nr, MAP_MEMORY | UNMAP_MEMORY)
+}
+
+/// Arguments of such a command: bytes, where the number of gpu_ids is, and where that of the GPUs that were done.
+pub const MAP_ARGS: usize = 24;
+pub const MAP_ARRAY_AT: usize = 8;
+pub const MAP_COUNT_AT: usize = 16;
+pub const MAP_DONE_AT: usize = 20;
 
 /// Which calls get a record each.
 pub mod records {
@@ -73,6 +89,7 @@ pub const fn destroyed_anyway(errno: u32) -> bool {
 pub const EIO: u32 = 5;
 pub const EBADF: u32 = 9;
 pub const EACCES: u32 = 13;
+pub const EFAULT: u32 = 14;
 pub const EINVAL: u32 = 22;
 pub const ENOTTY: u32 = 25;
 pub const ETIME: u32 = 62;

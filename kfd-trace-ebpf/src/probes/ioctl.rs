@@ -2,6 +2,7 @@
 //! the sums of `stats`, a record per call where requested, and the failed end of a DESTROY_QUEUE.
 
 use crate::kernel::{self, read};
+use crate::probes::call::{record, send};
 use crate::probes::update;
 use crate::processes::{self, Met};
 use crate::words::zero;
@@ -15,17 +16,11 @@ use core::mem::MaybeUninit;
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::in_flight::{Caller, CallerSlot, NO_CELL, OpenCall, at_return, busy, cell_of};
 use kfd_trace_common::kind::Kind;
-use kfd_trace_common::limits::ARGS_LEN;
 use kfd_trace_common::process::generation;
-use kfd_trace_common::record::{Ioctl, QueueDestroy, RESULT_NOT_SEEN, outcome};
+use kfd_trace_common::record::{QueueDestroy, RESULT_NOT_SEEN, outcome};
 use kfd_trace_common::rules;
-use kfd_trace_common::rules::records;
 
-/// Which calls get a record each: `records`.
-#[unsafe(no_mangle)]
-static RECORD_IOCTLS: Global<u32> = Global::new(records::NONE);
-
-/// Calls that change the memory of a process get one, too.
+/// Calls that change the memory of a process get a record each.
 #[unsafe(no_mangle)]
 static RECORD_MEMORY: Global<u32> = Global::new(0);
 
@@ -209,7 +204,7 @@ pub(crate) fn ioctl_handler(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Handlers that allocate, import, restore and free memory, with the same parameters.
+/// Handlers that allocate, import, restore, map, unmap and free memory, with the same parameters.
 #[kprobe]
 pub(crate) fn memory_call(ctx: ProbeContext) -> u32 {
     keep_arguments(ProbeId::MemoryCall, &ctx);
@@ -325,49 +320,4 @@ fn destroy_failed(call: &OpenCall, result: i32) {
         record.gpu_id = call.deleted_gpu;
         record.result = result;
     });
-}
-
-/// Sends the record of a call, if all are requested, or all that change queues; its arguments are dropped.
-#[inline(always)]
-fn record(call: &mut OpenCall, result: i32, latency_ns: u64, outcome: u32) {
-    match RECORD_IOCTLS.load() {
-        records::NONE => return,
-        records::QUEUES if !rules::changes_queue(rules::nr(call.cmd)) => return,
-        _ => {}
-    }
-    send(call, result, latency_ns, outcome);
-}
-
-#[inline(always)]
-fn send(call: &mut OpenCall, result: i32, latency_ns: u64, outcome: u32) {
-    // The return probe reports calls that returned, the entry probe all others.
-    let probe = if outcome == outcome::RETURNED { ProbeId::IoctlReturn } else { ProbeId::Ioctl };
-    emit::emit_in(probe, Kind::Ioctl, &*call, call.cmd, |record: &mut Ioctl| {
-        record.entered_ns = call.entered_ns;
-        record.latency_ns = latency_ns;
-        record.cmd = call.cmd;
-        record.result = result;
-        record.outcome = outcome;
-        record.args_len = args(call, outcome, &mut record.args);
-    });
-    call.data = 0;
-}
-
-/// Copies the arguments. The handler's copy is at least as large as user space announced, and exists until
-/// `kfd_ioctl` returns: it is valid at a handler's return, but not later.
-#[inline(always)]
-fn args(call: &OpenCall, outcome: u32, out: &mut [u8; ARGS_LEN]) -> u32 {
-    if call.data == 0 || outcome != outcome::RETURNED {
-        return 0;
-    }
-    let len = ((call.cmd >> 16) & 0x3fff).min(ARGS_LEN as u32);
-    let Some(out) = out.get_mut(..len as usize) else { return 0 };
-    if out.is_empty() {
-        return 0;
-    }
-    if kernel::read_bytes(call.data, out).is_none() {
-        losses::trouble(ProbeId::IoctlReturn, Trouble::ArgsUnreadable);
-        return 0;
-    }
-    len
 }

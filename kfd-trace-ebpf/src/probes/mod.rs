@@ -1,6 +1,7 @@
 //! The BPF programs: one file per topic, one program per row of the probe table
 //! (kfd-trace/src/probes/table.rs).
 
+mod call;
 mod device;
 mod eviction;
 mod ioctl;

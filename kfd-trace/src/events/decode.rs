@@ -15,7 +15,7 @@ use kfd_trace_common::record::{
     self, Header, MASK_NOT_READ, RESULT_NOT_SEEN, Record, fault, mqd_op, outcome, oversubscribed,
     suspension as bit,
 };
-use kfd_trace_common::rules::PRIMARY_CONTEXT;
+use kfd_trace_common::rules::{MAP_ARGS, PRIMARY_CONTEXT};
 use thiserror::Error;
 
 /// Why a record could not be decoded.
@@ -128,7 +128,8 @@ fn event(bytes: &[u8], maker: &Maker) -> Result<Event, DecodeError> {
             let (queue_id, gpu_id) = (destroy.queue_id, some(destroy.gpu_id));
             Body::QueueDestroyFailed { queue_id, gpu_id, errno: errno(destroy.result) }
         }
-        Kind::Ioctl => ioctl(&whole(kind, bytes)?)?,
+        Kind::Ioctl if bytes.len() == size_of::<record::MapIoctl>() => map_ioctl(&whole(kind, bytes)?)?,
+        Kind::Ioctl => Body::Ioctl(ioctl(&whole(kind, bytes)?)?),
         Kind::QueueUpdate => queue_update(&whole(kind, bytes)?, layout, header.ioctl),
         Kind::MqdWrite => mqd_write(&whole(kind, bytes)?)?,
         Kind::Evict => Body::Evict(eviction(&whole(kind, bytes)?)),
@@ -325,7 +326,17 @@ fn prefix_of(bytes: &[u8], len: u32) -> &[u8] {
     usize::try_from(len).ok().and_then(|len| bytes.get(..len)).unwrap_or(bytes)
 }
 
-fn ioctl(call: &record::Ioctl) -> Result<Body, DecodeError> {
+/// With the array of gpu_ids behind the arguments.
+fn map_ioctl(record: &record::MapIoctl) -> Result<Body, DecodeError> {
+    let mut call = ioctl(&record.call)?;
+    let listed = usize::try_from(record.listed).ok().and_then(|listed| record.gpus.get(..listed));
+    if call.args.len() == MAP_ARGS {
+        call.args.extend(listed.unwrap_or_default().iter().flat_map(|gpu| gpu.to_le_bytes()));
+    }
+    Ok(Body::Ioctl(call))
+}
+
+fn ioctl(call: &record::Ioctl) -> Result<IoctlCall, DecodeError> {
     let outcome = match call.outcome {
         outcome::RETURNED => Outcome::Returned { result: call.result, latency_ns: call.latency_ns },
         outcome::REFUSED => Outcome::Refused { errno: errno(call.result) },
@@ -334,7 +345,7 @@ fn ioctl(call: &record::Ioctl) -> Result<Body, DecodeError> {
         other => return Err(DecodeError::Outcome(other)),
     };
     let args = prefix_of(&call.args, call.args_len).to_vec();
-    Ok(Body::Ioctl(IoctlCall { cmd: call.cmd, entered_ns: call.entered_ns, outcome, args }))
+    Ok(IoctlCall { cmd: call.cmd, entered_ns: call.entered_ns, outcome, args })
 }
 
 /// 0 means "not readable" in the records.

@@ -228,7 +228,8 @@ pub struct IoctlCall {
     /// CLOCK_MONOTONIC at the entry, nanoseconds.
     pub entered_ns: u64,
     pub outcome: Outcome,
-    /// The kernel's copy of the arguments after the handler; empty when no handler was entered.
+    /// The kernel's copy of the arguments after the handler; empty when no handler was entered. Of a call that maps
+    /// memory also its array of gpu_ids, where that could be read ([`super::ioctl::gpus`]).
     pub args: Vec<u8>,
 }
 

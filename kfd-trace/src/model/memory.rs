@@ -1,9 +1,11 @@
 //! Memory that a process holds by KFD, as its ioctls show it. In: a call with its arguments. Out: what it allocated,
-//! imported or freed.
+//! imported, mapped or freed.
 
-use super::event::IoctlCall;
-use super::ioctl::{Arg, decode_args, def, nr};
-use kfd_trace_common::rules::{ALLOC_MEMORY, CRIU, FREE_MEMORY, IMPORT_DMABUF, changes_memory};
+use super::event::{IoctlCall, Outcome};
+use super::ioctl::{Arg, decode_args, def, gpus, nr};
+use kfd_trace_common::rules::{
+    ALLOC_MEMORY, CRIU, FREE_MEMORY, IMPORT_DMABUF, MAP_MEMORY, changes_memory, maps_memory,
+};
 use serde::{Deserialize, Serialize};
 
 /// Pages of the CPU, which the driver rounds up to (`PAGE_ALIGN`, amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu).
@@ -70,13 +72,26 @@ pub struct Allocation {
     pub va: u64,
 }
 
+/// An allocation was mapped on GPUs, or unmapped from them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    pub handle: u64,
+    /// False: unmapped.
+    pub mapped: bool,
+    /// Those for which that was done; `None` where they are not known.
+    pub gpus: Option<Vec<u32>>,
+}
+
 /// What a call did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryCall {
     Holds(Allocation),
     Frees {
         handle: u64,
     },
+    Maps(Mapping),
+    /// It may have mapped any allocation, or unmapped it: its arguments were not seen.
+    MapsNotSeen,
     /// It succeeded, or may have: its arguments or its result were not seen.
     NotSeen,
 }
@@ -87,6 +102,9 @@ pub fn of_call(call: &IoctlCall) -> Option<MemoryCall> {
     let command = u32::from(nr(call.cmd));
     if !changes_memory(command) {
         return None;
+    }
+    if maps_memory(command) {
+        return mapped(command, call);
     }
     match call.outcome.errno() {
         Some(0) => {
@@ -102,6 +120,27 @@ pub fn of_call(call: &IoctlCall) -> Option<MemoryCall> {
         Some(_) => None,
         None => Some(MemoryCall::NotSeen),
     }
+}
+
+/// Also a call that fails has done what it says it has: one GPU after the other, up to the first that fails.
+fn mapped(command: u32, call: &IoctlCall) -> Option<MemoryCall> {
+    if matches!(call.outcome, Outcome::Refused { .. }) {
+        return None;
+    }
+    let args = decode_args(def(nr(call.cmd)), &call.args);
+    let arg = |name: &str| args.iter().find(|arg| arg.name == name).map(|arg| arg.value);
+    let (Some(handle), Some(all), Some(done)) = (arg("handle"), arg("n_devices"), arg("n_success")) else {
+        return Some(MemoryCall::MapsNotSeen);
+    };
+    // More than all is what the caller passed in, and was refused.
+    if done == 0 || done > all {
+        return None;
+    }
+    let gpus = gpus(call).zip(usize::try_from(done).ok()).map(|(mut gpus, done)| {
+        gpus.truncate(done);
+        gpus
+    });
+    Some(MemoryCall::Maps(Mapping { handle, mapped: command == MAP_MEMORY, gpus }))
 }
 
 fn done(command: u32, args: &[Arg]) -> Option<MemoryCall> {
@@ -134,7 +173,8 @@ fn done(command: u32, args: &[Arg]) -> Option<MemoryCall> {
 #[cfg(test)]
 pub(crate) mod samples {
     use super::*;
-    use crate::model::event::{Body, Outcome};
+    use crate::model::event::Body;
+    use kfd_trace_common::rules::UNMAP_MEMORY;
 
     pub(crate) const VRAM: u32 = 1;
     pub(crate) const GTT: u32 = 2;
@@ -156,6 +196,23 @@ pub(crate) mod samples {
         Body::Ioctl(call(FREE_MEMORY, &[handle], &[], 0))
     }
 
+    /// The first `done` of these GPUs, the return value that of a driver which stops at the first failure.
+    fn on_gpus(nr: u32, handle: u64, gpus: &[u32], done: u32) -> Body {
+        let count = u32::try_from(gpus.len()).expect("few");
+        let result = if done == count { 0 } else { -22 };
+        let mut call = call(nr, &[handle, 0x7000], &[count, done], result);
+        call.args.extend(gpus.iter().flat_map(|gpu| gpu.to_le_bytes()));
+        Body::Ioctl(call)
+    }
+
+    pub(crate) fn mapped(handle: u64, gpus: &[u32], done: u32) -> Body {
+        on_gpus(MAP_MEMORY, handle, gpus, done)
+    }
+
+    pub(crate) fn unmapped(handle: u64, gpus: &[u32], done: u32) -> Body {
+        on_gpus(UNMAP_MEMORY, handle, gpus, done)
+    }
+
     pub(crate) fn imported(handle: u64, gpu_id: u32) -> Body {
         Body::Ioctl(call(IMPORT_DMABUF, &[0x2000, handle], &[gpu_id, 3], 0))
     }
@@ -163,9 +220,9 @@ pub(crate) mod samples {
 
 #[cfg(test)]
 mod tests {
-    use super::samples::call;
+    use super::samples::{call, mapped, unmapped};
     use super::*;
-    use crate::model::event::Outcome;
+    use crate::model::event::Body;
 
     const WRITABLE: u32 = 1 << 31;
 
@@ -183,7 +240,10 @@ mod tests {
         assert_eq!((alloc(1, 4), alloc(1, 8)), (held(Domain::Userptr, 4096), held(Domain::Doorbell, 4096)));
         assert_eq!(alloc(65536, 1 | 1 << 27), held(Domain::Vram, 32768), "mapped twice");
         let odd = [alloc(1, 0), alloc(1 << 49, 1)];
-        assert_eq!(odd, [Some(MemoryCall::NotSeen); 2], "the driver has done something else");
+        assert!(
+            odd.iter().all(|call| *call == Some(MemoryCall::NotSeen)),
+            "the driver has done something else"
+        );
     }
 
     #[test]
@@ -203,6 +263,39 @@ mod tests {
         assert_eq!(of_call(&call(0x80, &[], &[], 0)), Some(MemoryCall::NotSeen), "ROCm's import");
         let lost = IoctlCall { outcome: Outcome::NoReturnSeen, ..call(FREE_MEMORY, &[9], &[], 0) };
         let bare = IoctlCall { args: vec![], ..call(FREE_MEMORY, &[9], &[], 0) };
-        assert_eq!([of_call(&lost), of_call(&bare)], [Some(MemoryCall::NotSeen); 2]);
+        assert_eq!([of_call(&lost), of_call(&bare)], [const { Some(MemoryCall::NotSeen) }; 2]);
+    }
+
+    fn ioctl(body: Body) -> IoctlCall {
+        let Body::Ioctl(call) = body else { panic!("an ioctl") };
+        call
+    }
+
+    #[test]
+    fn a_call_that_maps_has_done_what_it_says_even_if_it_failed() {
+        let on = |mapped, gpus: &[u32]| {
+            Some(MemoryCall::Maps(Mapping { handle: 9, mapped, gpus: Some(gpus.to_vec()) }))
+        };
+        let of = |body| of_call(&ioctl(body));
+        assert_eq!(of(mapped(9, &[7, 8], 2)), on(true, &[7, 8]));
+        assert_eq!(of(unmapped(9, &[7, 8], 2)), on(false, &[7, 8]));
+        assert_eq!(of(mapped(9, &[7, 8, 6], 2)), on(true, &[7, 8]), "the third one failed");
+        assert_eq!(of(unmapped(9, &[7], 0)), None, "the first one failed");
+        assert_eq!(of(mapped(9, &[7], 2)), None, "refused: the caller's own number");
+    }
+
+    #[test]
+    fn gpus_that_were_not_seen_are_not_taken_for_none() {
+        let seen = ioctl(mapped(9, &[7, 8], 2));
+        let cut = |len| IoctlCall { args: seen.args[..len].to_vec(), ..seen.clone() };
+        let unknown = Some(MemoryCall::Maps(Mapping { handle: 9, mapped: true, gpus: None }));
+        assert_eq!([of_call(&cut(24)), of_call(&cut(28))], [unknown.clone(), unknown]);
+        let lost = IoctlCall { outcome: Outcome::NoReturnSeen, ..cut(0) };
+        assert_eq!([of_call(&cut(0)), of_call(&lost)], [const { Some(MemoryCall::MapsNotSeen) }; 2]);
+        let refused = IoctlCall { outcome: Outcome::Refused { errno: 9 }, ..cut(0) };
+        assert_eq!(of_call(&refused), None);
+        // A larger structure of later drivers: what follows is not the array.
+        let larger = IoctlCall { cmd: seen.cmd + (8 << 16), ..seen };
+        assert_eq!(gpus(&larger), None);
     }
 }

@@ -9,6 +9,7 @@ use crate::model::event::{Body, Event, Origin, Outcome, QueueFacts};
 use crate::model::incident::{
     CuMask, Eviction, FaultAccess, MqdOp, QueueUpdate, Trigger, UserQueueCall, UserQueueOp, VmFault,
 };
+use crate::model::memory::samples::mapped;
 use crate::model::mes::samples::mes_queue;
 use crate::model::mes::{MesOp, MesQueue};
 use crate::model::runlist::samples::{list, preemption};
@@ -119,6 +120,7 @@ pub(crate) fn events() -> Vec<Event> {
         own(Body::QueueDestroyFailed { queue_id: 3, gpu_id: GPU, errno: 62 }),
         ioctl_event(CREATE, returned(0), &[1; 96]),
         ioctl_event(CREATE, returned(-22), &[]),
+        own(mapped(58270 << 32 | 5, &[58270, 9], 2)),
         ioctl_event(0xc008_4b03, Outcome::Refused { errno: 25 }, &[]),
         ioctl_event(0xc018_4b0c, Outcome::NotMeasured, &[]),
         ioctl_event(0xc018_4b63, Outcome::NoReturnSeen, &[]),

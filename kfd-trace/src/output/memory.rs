@@ -1,6 +1,7 @@
 //! Memory that processes hold, for JSON and text.
 
-use crate::state::{Held, Process};
+use crate::model::memory::Domain;
+use crate::state::{self, Held, MemorySum, Process};
 use bytesize::ByteSize;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,16 @@ struct OnGpu {
 struct Sum {
     bytes: Option<u64>,
     allocations: u64,
+    /// Of these, what is mapped on each GPU, its own included; `null` where that is not known of one of them.
+    mapped: Option<Vec<MappedOn>>,
+}
+
+/// Allocations that a GPU can access.
+#[derive(Clone, Debug, Serialize)]
+struct MappedOn {
+    gpu_id: u32,
+    bytes: Option<u64>,
+    allocations: u64,
 }
 
 pub(crate) fn of(process: &Process) -> Memory {
@@ -34,6 +45,7 @@ pub(crate) fn of(process: &Process) -> Memory {
     let counted = memory.vram().iter().filter(|(_, bytes)| **bytes > 0).map(|(gpu_id, _)| *gpu_id);
     let queues = process.queues.values().filter_map(|queue| queue.facts.gpu_id);
     let gpus: BTreeSet<u32> = by_ioctls.chain(counted).chain(queues).collect();
+    let mapped = mapped(memory);
     let on_gpu = |gpu_id| OnGpu {
         gpu_id,
         vram_bytes: memory.vram().get(&gpu_id).copied(),
@@ -42,12 +54,37 @@ pub(crate) fn of(process: &Process) -> Memory {
             .iter()
             .filter(|((gpu, _), _)| *gpu == gpu_id)
             .map(|((_, domain), sum)| {
-                let bytes = domain.has_bytes().then_some(sum.bytes);
-                (domain.name(), Sum { bytes, allocations: sum.allocations })
+                let bytes = |sum: &MemorySum| domain.has_bytes().then_some(sum.bytes);
+                let on = |(gpu_id, sum): (&u32, &MemorySum)| MappedOn {
+                    gpu_id: *gpu_id,
+                    bytes: bytes(sum),
+                    allocations: sum.allocations,
+                };
+                let mapped = mapped.get(&(gpu_id, *domain)).and_then(Option::as_ref);
+                let mapped = mapped.map(|gpus| gpus.iter().map(on).collect());
+                (domain.name(), Sum { bytes: bytes(sum), allocations: sum.allocations, mapped })
             })
             .collect(),
     };
     Memory { complete: process.memory_is_whole(), gpus: gpus.into_iter().map(on_gpu).collect() }
+}
+
+/// What is mapped on which GPUs, by gpu_id.
+type ByGpu = BTreeMap<u32, MemorySum>;
+
+/// By where it lies; `None` where it is not known of one of the allocations.
+fn mapped(memory: &state::Memory) -> BTreeMap<(u32, Domain), Option<ByGpu>> {
+    let mut all: BTreeMap<_, Option<ByGpu>> = BTreeMap::new();
+    for (_, held) in memory.held() {
+        let sums = all.entry((held.gpu_id, held.domain)).or_insert_with(|| Some(ByGpu::new()));
+        match (sums.as_mut(), memory.mapped(held)) {
+            (Some(sums), Some(gpus)) => {
+                gpus.into_iter().for_each(|gpu_id| sums.entry(gpu_id).or_default().add(held))
+            }
+            _ => *sums = None,
+        }
+    }
+    all
 }
 
 /// VRAM of all GPUs, as the driver counts it; `None` where it does not.
@@ -76,10 +113,12 @@ pub(crate) struct HeldRow {
     bytes: Option<u64>,
     address: String,
     age_ns: u64,
+    /// The GPUs that can access it, by gpu_id; `null` where that is not known.
+    mapped: Option<Vec<u32>>,
 }
 
 impl HeldRow {
-    pub(crate) fn new(handle: u64, held: &Held, now_ns: u64) -> Self {
+    pub(crate) fn new(process: &Process, handle: u64, held: &Held, now_ns: u64) -> Self {
         HeldRow {
             handle: format!("{handle:#x}"),
             gpu_id: held.gpu_id,
@@ -87,6 +126,7 @@ impl HeldRow {
             bytes: held.domain.has_bytes().then_some(held.bytes),
             address: format!("{:#x}", held.va),
             age_ns: now_ns.saturating_sub(held.since_ns),
+            mapped: process.memory.mapped(held),
         }
     }
 }

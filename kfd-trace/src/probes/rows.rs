@@ -16,6 +16,8 @@ const FILE: &[&str] = &["FILE_PRIVATE_DATA"];
 const MEMORY_CALLS: &[&str] = &[
     "kfd_ioctl_alloc_memory_of_gpu",
     "kfd_ioctl_free_memory_of_gpu",
+    "kfd_ioctl_map_memory_to_gpu",
+    "kfd_ioctl_unmap_memory_from_gpu",
     "kfd_ioctl_import_dmabuf",
     "kfd_ioctl_criu",
     "kfd_ioctl_ipc_import_handle",

@@ -46,7 +46,7 @@ impl State {
             Body::Restore(eviction) => row.restore(eviction, now, totals, change),
             Body::QueuesSuspended(call) => row.suspend_queues(call, event),
             Body::QueuesResumed(call) => row.resume_queues(call, event),
-            Body::Ioctl(call) => row.memory.call(call, allocations),
+            Body::Ioctl(call) => row.memory.call(call, now, allocations),
             // Of a failed eviction, what became of each GPU is in its own
             // evictions and restores.
             Body::EvictFailed(_) => {}

@@ -1,8 +1,9 @@
-//! Memory that a process holds by KFD: what its ioctls allocated, imported and freed, and what the driver counts.
+//! Memory that a process holds by KFD: what its ioctls allocated, imported, mapped and freed, and what the driver
+//! counts.
 
 use super::pairs;
 use crate::model::event::IoctlCall;
-use crate::model::memory::{Allocation, Domain, MemoryCall, of_call};
+use crate::model::memory::{Allocation, Domain, Mapping, MemoryCall, of_call};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,6 +45,10 @@ struct Known {
     seen: bool,
     /// Something was allocated or freed, and it was not seen what.
     unseen: bool,
+    /// GPUs on which something was mapped, each the bit of its place in [`Held::mapped`].
+    gpus: Vec<u32>,
+    /// Until then calls that map may have been missed: it is not known of older allocations on which GPUs they are.
+    maps_missed_ns: Option<u64>,
 }
 
 /// An allocation that was not freed.
@@ -57,6 +62,9 @@ pub struct Held {
     pub va: u64,
     /// When the call was made, CLOCK_MONOTONIC nanoseconds.
     pub since_ns: u64,
+    /// On which of [`Known::gpus`] it is mapped; `None` where that is not known.
+    #[serde(default)]
+    mapped: Option<u64>,
 }
 
 /// Of one GPU and domain.
@@ -64,6 +72,14 @@ pub struct Held {
 pub struct MemorySum {
     pub bytes: u64,
     pub allocations: u64,
+}
+
+impl MemorySum {
+    /// One more allocation.
+    pub fn add(&mut self, held: &Held) {
+        self.bytes = self.bytes.saturating_add(held.bytes);
+        self.allocations += 1;
+    }
 }
 
 static NO_SUMS: BTreeMap<(u32, Domain), MemorySum> = BTreeMap::new();
@@ -79,6 +95,18 @@ impl Memory {
     /// Its allocations with their handles, as far as they were seen.
     pub fn held(&self) -> impl Iterator<Item = (u64, &Held)> {
         self.known.iter().flat_map(|known| known.held.iter().map(|(handle, held)| (*handle, held)))
+    }
+
+    /// On which GPUs one of its allocations is mapped, by gpu_id; `None` where that is not known.
+    #[must_use]
+    pub fn mapped(&self, held: &Held) -> Option<Vec<u32>> {
+        let after = |missed_ns| held.since_ns > missed_ns;
+        let known = self.known.as_ref().filter(|known| known.maps_missed_ns.is_none_or(after))?;
+        let mapped = held.mapped?;
+        let on = known.gpus.iter().enumerate().filter(|(at, _)| mapped >> at & 1 != 0);
+        let mut gpus: Vec<u32> = on.map(|(_, gpu_id)| *gpu_id).collect();
+        gpus.sort_unstable();
+        Some(gpus)
     }
 
     /// By gpu_id and where it lies.
@@ -118,20 +146,22 @@ impl Memory {
         self.known().vram = vram;
     }
 
-    /// A record was lost, and may have been one of its calls.
-    pub(super) fn misses(&mut self) {
-        self.known().unseen = true;
+    /// A record was lost by then, and may have been one of its calls.
+    pub(super) fn misses(&mut self, at_ns: u64) {
+        self.known().misses(at_ns);
     }
 
-    /// `all`: allocations of all processes.
-    pub(super) fn call(&mut self, call: &IoctlCall, all: &mut usize) {
+    /// A call whose record was made at `at_ns`. `all`: allocations of all processes.
+    pub(super) fn call(&mut self, call: &IoctlCall, at_ns: u64, all: &mut usize) {
         let Some(of_call) = of_call(call) else { return };
         let known = self.known();
         known.seen = true;
         match of_call {
             MemoryCall::Holds(allocation) => known.hold(allocation, call.entered_ns, all),
             MemoryCall::Frees { handle } => known.free(handle, call.entered_ns, all),
-            MemoryCall::NotSeen => known.unseen = true,
+            MemoryCall::Maps(mapping) => known.map(&mapping, call.entered_ns),
+            MemoryCall::MapsNotSeen => known.misses_maps(at_ns),
+            MemoryCall::NotSeen => known.misses(at_ns),
         }
     }
 
@@ -155,11 +185,10 @@ impl Known {
             self.unseen = true;
             return;
         }
-        self.held.insert(handle, Held { gpu_id, domain, bytes, va, since_ns });
+        let held = Held { gpu_id, domain, bytes, va, since_ns, mapped: Some(0) };
+        self.sums.entry((gpu_id, domain)).or_default().add(&held);
+        self.held.insert(handle, held);
         *all += 1;
-        let sum = self.sums.entry((gpu_id, domain)).or_default();
-        sum.bytes = sum.bytes.saturating_add(bytes);
-        sum.allocations += 1;
     }
 
     fn free(&mut self, handle: u64, entered_ns: u64, all: &mut usize) {
@@ -169,6 +198,36 @@ impl Known {
             Some(_) => self.remove(handle, all),
             None => self.unseen = true,
         }
+    }
+
+    fn map(&mut self, mapping: &Mapping, entered_ns: u64) {
+        let Some(held) = self.held.get_mut(&mapping.handle) else {
+            self.unseen = true;
+            return;
+        };
+        // As in `free`: of what had this handle before.
+        if held.since_ns > entered_ns {
+            return;
+        }
+        let gpus = &mut self.gpus;
+        let bits = mapping
+            .gpus
+            .as_ref()
+            .and_then(|on| on.iter().try_fold(0, |bits, gpu_id| Some(bits | 1 << place_of(gpus, *gpu_id)?)));
+        held.mapped = held.mapped.zip(bits).map(
+            |(mapped, bits)| {
+                if mapping.mapped { mapped | bits } else { mapped & !bits }
+            },
+        );
+    }
+
+    fn misses(&mut self, at_ns: u64) {
+        self.unseen = true;
+        self.misses_maps(at_ns);
+    }
+
+    fn misses_maps(&mut self, at_ns: u64) {
+        self.maps_missed_ns = self.maps_missed_ns.max(Some(at_ns));
     }
 
     fn remove(&mut self, handle: u64, all: &mut usize) {
@@ -182,4 +241,16 @@ impl Known {
             }
         }
     }
+}
+
+/// The place of a GPU, which it gets where it has none; `None` where there is no room.
+fn place_of(gpus: &mut Vec<u32>, gpu_id: u32) -> Option<usize> {
+    let at = gpus.iter().position(|gpu| *gpu == gpu_id);
+    at.or_else(|| {
+        let room = gpus.len() < u64::BITS as usize;
+        room.then(|| {
+            gpus.push(gpu_id);
+            gpus.len() - 1
+        })
+    })
 }

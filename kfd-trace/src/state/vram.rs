@@ -41,7 +41,7 @@ impl State {
     /// Records were lost: which allocations a process has is no longer certain.
     pub fn miss_memory(&mut self, at_ns: u64) {
         self.note(|| Input::Missed { at_ns });
-        self.rows.values_mut().filter(|row| row.alive()).for_each(|row| row.memory.misses());
+        self.rows.values_mut().filter(|row| row.alive()).for_each(|row| row.memory.misses(at_ns));
     }
 }
 
@@ -51,7 +51,7 @@ mod tests {
     use crate::model::event::IoctlCall;
     use crate::model::event::{Body, ProcessId};
     use crate::model::memory::Domain;
-    use crate::model::memory::samples::{GTT, VRAM, allocated, freed, imported};
+    use crate::model::memory::samples::{GTT, VRAM, allocated, freed, imported, mapped, unmapped};
     use crate::state::memory::{MOST, MOST_OF_ALL, Memory};
     use crate::state::samples::{event, seen, state};
 
@@ -147,6 +147,82 @@ mod tests {
         let state = having(&[first, at(30, allocated(1, GPU, 8192, VRAM)), at(20, freed(1))]);
         assert_eq!(sums(&state), [(Domain::Vram, 8192, 1)]);
         assert_eq!(row(&state).memory_is_whole(), Some(false));
+    }
+
+    const PEER: u32 = 9;
+
+    /// GPUs of each allocation, by handle.
+    fn on_gpus(state: &State) -> Vec<(u64, Option<Vec<u32>>)> {
+        let memory = &row(state).memory;
+        memory.held().map(|(handle, held)| (handle, memory.mapped(held))).collect()
+    }
+
+    /// Made at this time, entered one before.
+    fn at(mono_ns: u64, body: Body) -> Body {
+        let Body::Ioctl(call) = body else { panic!("an ioctl") };
+        Body::Ioctl(IoctlCall { entered_ns: mono_ns - 1, ..call })
+    }
+
+    fn known(gpus: &[u32]) -> Option<Vec<u32>> {
+        Some(gpus.to_vec())
+    }
+
+    #[test]
+    fn an_allocation_is_on_the_gpus_that_it_was_mapped_on_and_not_unmapped_from() {
+        let both = [allocated(1, GPU, 4096, VRAM), allocated(2, GPU, 1, GTT)];
+        let and = |more: &[Body]| on_gpus(&having(&[&both[..], more].concat()));
+        assert_eq!(and(&[]), [(1, known(&[])), (2, known(&[]))], "an allocation is on none at first");
+        let on_both = mapped(1, &[PEER, GPU], 2);
+        assert_eq!(and(&[on_both.clone(), on_both.clone()])[0], (1, known(&[GPU, PEER])), "twice is once");
+        assert_eq!(and(&[mapped(1, &[GPU, PEER], 1)])[0], (1, known(&[GPU])), "the second one failed");
+        let half = [on_both.clone(), unmapped(1, &[GPU], 1)];
+        assert_eq!(and(&half), [(1, known(&[PEER])), (2, known(&[]))]);
+        assert_eq!(and(&[unmapped(1, &[GPU], 1)])[0], (1, known(&[])), "was on none");
+        // What has the handle next is another one.
+        let next = [on_both, freed(1), allocated(1, GPU, 4096, VRAM)];
+        let state = having(&[&both[..], &next].concat());
+        assert_eq!(on_gpus(&state)[0], (1, known(&[])));
+        assert_eq!(row(&state).memory_is_whole(), Some(true));
+    }
+
+    #[test]
+    fn where_calls_that_map_were_not_seen_it_is_not_known_on_which_gpus_an_allocation_is() {
+        let unread = |body| {
+            let Body::Ioctl(call) = body else { panic!("an ioctl") };
+            Body::Ioctl(IoctlCall { args: call.args[..24].to_vec(), ..call })
+        };
+        let first = || vec![allocated(1, GPU, 4096, VRAM), mapped(1, &[GPU], 1), allocated(2, GPU, 1, GTT)];
+        let and = |more: Vec<Body>| having(&[first(), more].concat());
+        let unknown = and(vec![unread(mapped(1, &[PEER], 1)), mapped(1, &[PEER], 1)]);
+        assert_eq!(on_gpus(&unknown), [(1, None), (2, known(&[]))]);
+        assert_eq!(row(&unknown).memory_is_whole(), Some(true), "its sums are right");
+        let crowd: Vec<u32> = (0..64).collect();
+        let many = and(vec![mapped(2, &crowd, 64)]);
+        assert_eq!(on_gpus(&many), [(1, known(&[GPU])), (2, known(&crowd))]);
+        let more = and(vec![mapped(2, &crowd, 64), mapped(2, &[PEER + 99], 1)]);
+        assert_eq!(on_gpus(&more), [(1, known(&[GPU])), (2, None)], "more than are followed");
+        let stranger = and(vec![mapped(3, &[GPU], 1)]);
+        assert_eq!(
+            row(&stranger).memory_is_whole(),
+            Some(false),
+            "it was allocated by a call that was not seen"
+        );
+        // Lost until 30: what came after is known again.
+        let mut lost = and(vec![]);
+        lost.miss_memory(30);
+        for body in [at(30, allocated(3, GPU, 1, VRAM)), at(40, allocated(4, GPU, 1, VRAM))] {
+            lost.apply(&event(40, 1, 700, body));
+        }
+        lost.apply(&event(50, 1, 700, at(50, mapped(4, &[GPU], 1))));
+        assert_eq!(on_gpus(&lost), [(1, None), (2, None), (3, None), (4, known(&[GPU]))]);
+    }
+
+    #[test]
+    fn a_call_on_what_had_the_handle_before_changes_nothing() {
+        let again = [at(10, allocated(1, GPU, 1, VRAM)), at(30, allocated(1, GPU, 1, VRAM))];
+        // The one that unmaps returns last.
+        let later = [at(40, mapped(1, &[GPU], 1)), at(20, unmapped(1, &[GPU], 1))];
+        assert_eq!(on_gpus(&having(&[again, later].concat())), [(1, known(&[GPU]))]);
     }
 
     #[test]

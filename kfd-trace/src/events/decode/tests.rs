@@ -97,6 +97,22 @@ fn an_ioctl_keeps_what_was_not_measured_apart_from_success() {
 }
 
 #[test]
+fn a_call_that_maps_has_its_gpus_behind_its_arguments() {
+    let args_of = |listed, args_len| {
+        let record = bytes(Kind::Ioctl, |r: &mut record::MapIoctl| {
+            (r.call.outcome, r.call.args_len, r.listed) = (outcome::RETURNED, args_len, listed);
+            r.gpus[..2].copy_from_slice(&[7, 256]);
+        });
+        match decode(&record).map(|event| event.body) {
+            Ok(Body::Ioctl(call)) => call.args,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(args_of(2, 24)[24..], [7, 0, 0, 0, 0, 1, 0, 0]);
+    assert_eq!([args_of(0, 24).len(), args_of(65, 24).len(), args_of(2, 0).len()], [24, 24, 0]);
+}
+
+#[test]
 fn what_mes_did_has_the_reason_of_its_caller() {
     let change = |op, result| {
         let record = bytes(Kind::MesQueue, |r: &mut record::MesQueue| {

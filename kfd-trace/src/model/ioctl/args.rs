@@ -1,7 +1,8 @@
 //! Arguments of one call, from the layout of their structure and the size that user space passed.
 
 use super::{Def, FieldKind, nr, operation, size};
-use crate::model::event::{Body, Event};
+use crate::model::event::{Body, Event, IoctlCall};
+use kfd_trace_common::rules::{MAP_ARGS, MAP_COUNT_AT, maps_memory};
 use std::collections::BTreeMap;
 
 /// One decoded argument.
@@ -56,6 +57,20 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (head, tail) = rest.split_first_chunk::<N>()?;
     *rest = tail;
     Some(*head)
+}
+
+/// The array of gpu_ids of MAP_MEMORY_TO_GPU and UNMAP_MEMORY_FROM_GPU, which follows the arguments of the call. `None` where
+/// it was not read, and of other calls.
+#[must_use]
+pub fn gpus(call: &IoctlCall) -> Option<Vec<u32>> {
+    if !maps_memory(u32::from(nr(call.cmd))) || size(call.cmd) as usize != MAP_ARGS {
+        return None;
+    }
+    let (args, array) = call.args.split_at_checked(MAP_ARGS)?;
+    let count = u32::from_le_bytes(*args.get(MAP_COUNT_AT..)?.first_chunk()?);
+    let (gpus, rest) = array.as_chunks();
+    let all = rest.is_empty() && !gpus.is_empty() && u32::try_from(gpus.len()) == Ok(count);
+    all.then(|| gpus.iter().map(|gpu| u32::from_le_bytes(*gpu)).collect())
 }
 
 /// User space and kernel were built with different layouts of the same ioctl.

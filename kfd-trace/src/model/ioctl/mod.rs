@@ -10,7 +10,7 @@ mod named;
 mod operations;
 mod table;
 
-pub use args::{Arg, Mismatch, decode_args, mismatch_of};
+pub use args::{Arg, Mismatch, decode_args, gpus, mismatch_of};
 pub use named::Named;
 pub use operations::{Operation, operation};
 pub use table::{Def, FieldKind, IOCTLS, WAIT_EVENTS, def};

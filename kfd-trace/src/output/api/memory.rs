@@ -57,7 +57,7 @@ pub fn memory<'v>(view: &ApiView<'v>, filter: MemoryFilter) -> serde_json::Resul
     let (matched, ages) = (held.len(), ages(held.iter().map(|(.., held)| *held), view.now_ns));
     let row = |(process, handle, held): (&'v Process, u64, &Held)| Row {
         who: process.into(),
-        held: HeldRow::new(handle, held, view.now_ns),
+        held: HeldRow::new(process, handle, held, view.now_ns),
     };
     let list = List { matched, ages, allocations: held.into_iter().take(filter.limit).map(row).collect() };
     document(view, list)
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::model::event::{Body, IoctlCall};
     use crate::model::inventory::Listed;
-    use crate::model::memory::samples::{GTT, VRAM, allocated, imported};
+    use crate::model::memory::samples::{GTT, VRAM, allocated, imported, mapped};
     use crate::output::samples::{PID, clock, topology, traced};
     use crate::state::samples::event;
     use serde_json::{Value, json};
@@ -97,6 +97,9 @@ mod tests {
             allocated(1, GPU, 4096, VRAM),
             allocated(3, 9, 4096, GTT),
             imported(4, GPU),
+            mapped(2, &[GPU, 9], 2),
+            mapped(1, &[GPU], 1),
+            mapped(4, &[9], 1),
         ];
         for (at, body) in (0..).zip(calls) {
             let Body::Ioctl(call) = body else { panic!("an ioctl") };
@@ -110,12 +113,15 @@ mod tests {
         let of = |text: serde_json::Result<String>| -> Value {
             serde_json::from_str(&text.expect("JSON")).expect("JSON")
         };
+        let sum = |bytes: Option<u64>, allocations: u64, mapped: Value| json!({"bytes": bytes, "allocations": allocations, "mapped": mapped});
+        let on = |gpu_id: u32, bytes: Option<u64>, allocations: u64| json!({"gpu_id": gpu_id, "bytes": bytes, "allocations": allocations});
+        let vram = json!([on(9, Some(8192), 1), on(GPU, Some(12288), 2)]);
         assert_eq!(
             of(processes(&view))["processes"][0]["memory"],
             json!({"complete": true, "gpus": [
-                {"gpu_id": 9, "vram_bytes": 0, "domains": {"gtt": {"bytes": 4096, "allocations": 1}}},
+                {"gpu_id": 9, "vram_bytes": 0, "domains": {"gtt": sum(Some(4096), 1, json!([]))}},
                 {"gpu_id": GPU, "vram_bytes": 12288, "domains": {
-                    "vram": {"bytes": 12288, "allocations": 2}, "imported": {"bytes": null, "allocations": 1}}},
+                    "vram": sum(Some(12288), 2, vram), "imported": sum(None, 1, json!([on(9, None, 1)]))}},
             ]})
         );
         let all = MemoryFilter { pid: None, gpu_id: None, limit: 2 };
@@ -125,6 +131,11 @@ mod tests {
         assert_eq!(
             (&shown[0]["handle"], &shown[0]["age_ns"], &shown[0]["pid"]),
             (&json!("0x2"), &json!(61 * S), &json!(PID))
+        );
+        assert_eq!(
+            (&shown[0]["mapped"], &listed["allocations"][1]["mapped"]),
+            (&json!([9, GPU]), &json!([GPU])),
+            "{listed}"
         );
         let age = |under: Option<u64>, allocations: u64, bytes: u64| json!({"younger_than_ns": under, "allocations": allocations, "bytes": bytes});
         let under = [Some(60), Some(600), Some(3600), Some(86400), None]
@@ -136,5 +147,11 @@ mod tests {
         let matched = |filter| of(memory(&view, filter))["matched"].clone();
         assert_eq!(matched(MemoryFilter { gpu_id: Some(9), ..all }), 1);
         assert_eq!(matched(MemoryFilter { pid: Some(1), ..all }), 0);
+        state.miss_memory(60 * S);
+        let snapshot = state.snapshot();
+        let view = ApiView { snapshot: &snapshot, ..view };
+        assert_eq!(of(memory(&view, all))["allocations"][0]["mapped"], Value::Null);
+        let domains = of(processes(&view))["processes"][0]["memory"]["gpus"][1]["domains"].clone();
+        assert_eq!(domains["vram"], sum(Some(12288), 2, Value::Null), "the sums are as before");
     }
 }

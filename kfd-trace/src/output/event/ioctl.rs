@@ -57,12 +57,13 @@ pub(super) fn fields(call: &IoctlCall, context: &Context<'_>) -> IoctlFields {
         let value = if arg.hex { Value::from(hex(arg.value)) } else { Value::from(arg.value) };
         (arg.name, value)
     });
+    let gpus = ioctl::gpus(call).map(|gpus| ("gpus", Value::from(gpus)));
     IoctlFields {
         ioctl: context.named.name(call.cmd),
         nr: ioctl::nr(call.cmd),
         cmd: format!("{:#010x}", call.cmd),
         size: ioctl::size(call.cmd),
-        args: (!call.args.is_empty()).then(|| args.chain(word).collect()),
+        args: (!call.args.is_empty()).then(|| args.chain(word).chain(gpus).collect()),
         entered_mono_ns: call.entered_ns,
         outcome,
         measured: result.is_some(),
@@ -77,14 +78,13 @@ pub(super) fn fields(call: &IoctlCall, context: &Context<'_>) -> IoctlFields {
 
 /// The call as strace shows it.
 pub(super) fn call(call: &IoctlCall, context: &Context<'_>) -> String {
-    let args: Vec<_> = ioctl::decode_args(context.named.def(call.cmd), &call.args)
-        .iter()
-        .map(|arg| match (arg.word, arg.hex) {
-            (Some(word), _) => format!("{}={word}", arg.name),
-            (None, true) => format!("{}={:#x}", arg.name, arg.value),
-            (None, false) => format!("{}={}", arg.name, arg.value),
-        })
-        .collect();
+    let decoded = ioctl::decode_args(context.named.def(call.cmd), &call.args);
+    let args = decoded.iter().map(|arg| match (arg.word, arg.hex) {
+        (Some(word), _) => format!("{}={word}", arg.name),
+        (None, true) => format!("{}={:#x}", arg.name, arg.value),
+        (None, false) => format!("{}={}", arg.name, arg.value),
+    });
+    let args: Vec<_> = args.chain(ioctl::gpus(call).map(|gpus| format!("gpus={gpus:?}"))).collect();
     let args = if call.args.is_empty() { "...".to_owned() } else { args.join(", ") };
     let mut text = format!("{}({args}) = ", context.named.name(call.cmd));
     match call.outcome {
