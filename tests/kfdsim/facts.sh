@@ -69,6 +69,8 @@ fact ALLOC_FOR_CRIU 'amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu\([^)]*criu_resume' 
 fact FREE_OF_VM 'amdgpu_amdkfd_gpuvm_free_memory_of_gpu\([^)]*drm_priv' "$amdkfd"
 # An import by its descriptor; before, KFD looked up the dma-buf itself.
 fact IMPORT_OF_FD 'amdgpu_amdkfd_gpuvm_import_dmabuf_fd\(' "$amdkfd"
+# What a peer saw of the buffer of another GPU is taken back after its VM has been flushed.
+fact DMAUNMAP 'amdgpu_amdkfd_gpuvm_dmaunmap_mem\(' "$amdkfd"
 fact CRIU 'amdgpu_amdkfd_criu_resume\(' "$amdkfd"
 fact DOORBELL_BOS 'amdgpu_doorbell_index_on_bar\(' "$driver/amdgpu/amdgpu_doorbell.h"
 fact QUEUE_BUFFERS 'kfd_queue_buffer_get\(' "$priv"

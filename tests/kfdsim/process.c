@@ -200,7 +200,7 @@ struct redirect process_redirects[] = {
 	REDIRECT(amdgpu_amdkfd_block_mmu_notifications, block_mmu_notifications),
 	REDIRECT(amdgpu_amdkfd_criu_resume, criu_resume),
 #endif
-	/* called without HWS only, when a process gets a VMID */
+	/* called when memory is mapped or unmapped, and without HWS when a process gets a VMID */
 #if SIM_HAS_FLUSH_OF_VM
 	{ "amdgpu_vm_flush_compute_tlb", sim_nothing },
 #else

@@ -152,6 +152,23 @@ impl Client {
         self.issue(uapi::FREE_MEMORY_OF_GPU, &mut uapi::FreeMemory { handle })
     }
 
+    /// Maps memory on GPUs, or unmaps it from them: one after the other, up to the first that fails. Returns for how many
+    /// that was done.
+    ///
+    /// # Panics
+    /// With more GPUs than 32 bits count.
+    pub fn map_memory(&mut self, map: bool, handle: u64, gpu_ids: &[u32]) -> u32 {
+        let mut args = uapi::MapMemory {
+            handle,
+            device_ids_array_ptr: gpu_ids.as_ptr().expose_provenance() as u64,
+            n_devices: u32::try_from(gpu_ids.len()).expect("few GPUs"),
+            n_success: 0,
+        };
+        let cmd = if map { uapi::MAP_MEMORY_TO_GPU } else { uapi::UNMAP_MEMORY_FROM_GPU };
+        let _ = self.issue(cmd, &mut args);
+        args.n_success
+    }
+
     /// Returns its handle.
     pub fn import_dmabuf(&mut self, mut args: uapi::ImportDmabuf) -> Result<u64, Errno> {
         self.issue(uapi::IMPORT_DMABUF, &mut args)?;

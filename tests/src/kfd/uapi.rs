@@ -42,6 +42,8 @@ pub const UPDATE_QUEUE: Command = command(WRITE, 0x07, size_of::<UpdateQueue>())
 pub const GET_PROCESS_APERTURES_NEW: Command = iowr(0x14, size_of::<GetProcessAperturesNew>());
 pub const ALLOC_MEMORY_OF_GPU: Command = iowr(0x16, size_of::<AllocMemory>());
 pub const FREE_MEMORY_OF_GPU: Command = command(WRITE, 0x17, size_of::<FreeMemory>());
+pub const MAP_MEMORY_TO_GPU: Command = iowr(0x18, size_of::<MapMemory>());
+pub const UNMAP_MEMORY_FROM_GPU: Command = iowr(0x19, size_of::<MapMemory>());
 pub const SET_CU_MASK: Command = command(WRITE, 0x1a, size_of::<SetCuMask>());
 pub const IMPORT_DMABUF: Command = iowr(0x1d, size_of::<ImportDmabuf>());
 pub const RUNTIME_ENABLE: Command = iowr(0x25, size_of::<RuntimeEnable>());
@@ -134,6 +136,17 @@ pub struct AllocMemory {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FreeMemory {
     pub handle: u64,
+}
+
+/// Of MAP_MEMORY_TO_GPU and UNMAP_MEMORY_FROM_GPU.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MapMemory {
+    pub handle: u64,
+    pub device_ids_array_ptr: u64,
+    pub n_devices: u32,
+    /// In: the first GPUs are done already. Out: how many are done, also of a call that fails.
+    pub n_success: u32,
 }
 
 #[repr(C)]
@@ -353,6 +366,7 @@ mod tests {
         assert_eq!(CRIU_OP, 0xc038_4b22);
         assert_eq!(CREATE_PROCESS, 0x4b27);
         assert_eq!(RUNTIME_ENABLE, 0xc010_4b25);
+        assert_eq!((MAP_MEMORY_TO_GPU, UNMAP_MEMORY_FROM_GPU), (0xc018_4b18, 0xc018_4b19));
         assert_eq!(DBG_TRAP, 0xc020_4b26);
     }
 

@@ -16,6 +16,7 @@ mod hidden;
 mod hold;
 mod lives;
 mod lookups;
+mod memory;
 mod operation;
 mod queues;
 mod report;

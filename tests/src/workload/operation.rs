@@ -1,7 +1,7 @@
 //! The language of `script`: one operation, parsed from its arguments.
 
 use super::activity::Activity;
-use super::criu;
+use super::{criu, memory};
 use crate::kfd::uapi::{self, CreateQueueOld, QueueType};
 use anyhow::{Context, Result, bail, ensure};
 use std::str::FromStr;
@@ -35,20 +35,7 @@ pub(crate) enum Operation {
     MemoryPolicy {
         gpu: Place,
     },
-    Alloc {
-        /// `uapi::MEMORY_*`
-        flags: u32,
-        /// In bytes.
-        size: u64,
-        gpu: Place,
-    },
-    /// On a simulated GPU, which looks at no descriptor.
-    Import {
-        gpu: Place,
-    },
-    Free {
-        handle: u64,
-    },
+    Memory(memory::Step),
     Criu(criu::Step),
     RuntimeEnable,
     /// On a queue's pointers: no ioctl.
@@ -135,9 +122,7 @@ impl Operation {
             Self::Update { .. } => "update",
             Self::CuMask { .. } => "cu-mask",
             Self::MemoryPolicy { .. } => "memory-policy",
-            Self::Alloc { .. } => "alloc",
-            Self::Import { .. } => "import",
-            Self::Free { .. } => "free",
+            Self::Memory(step) => step.name(),
             Self::Criu(_) => "criu",
             Self::RuntimeEnable => "runtime-enable",
             Self::Activity(activity) => activity.name(),
@@ -176,11 +161,9 @@ impl FromStr for Operation {
                 queue_id: id.parse()?,
                 mask: words.iter().map(|w| word(w)).collect::<Result<_>>()?,
             }),
-            ("alloc", [kind, size, rest @ ..]) => {
-                Ok(Self::Alloc { flags: memory(kind)?, size: size.parse()?, gpu: only_gpu(rest)? })
+            ("alloc" | "import" | "free" | "map" | "unmap", rest) => {
+                memory::Step::parse(name, rest).map(Self::Memory)
             }
-            ("import", rest) => Ok(Self::Import { gpu: only_gpu(rest)? }),
-            ("free", [handle]) => Ok(Self::Free { handle: handle.parse()? }),
             ("memory-policy", rest) => Ok(Self::MemoryPolicy { gpu: only_gpu(rest)? }),
             ("criu", rest) => criu::Step::parse(rest).map(Self::Criu),
             ("runtime-enable", []) => Ok(Self::RuntimeEnable),
@@ -261,16 +244,6 @@ fn update(queue_id: u32, percent: u32, options: &[&str]) -> Result<Operation> {
     Ok(Operation::Update { queue_id, percent, priority, ring_size, no_ring })
 }
 
-fn memory(kind: &str) -> Result<u32> {
-    Ok(match kind {
-        "vram" => uapi::MEMORY_VRAM,
-        "gtt" => uapi::MEMORY_GTT,
-        "userptr" => uapi::MEMORY_USERPTR,
-        "ring" => uapi::MEMORY_VRAM | uapi::MEMORY_TWICE,
-        other => bail!("no memory `{other}`: vram, gtt, userptr or ring (VRAM that is mapped twice)"),
-    })
-}
-
 /// A word of a mask, in hexadecimal.
 fn word(text: &str) -> Result<u32> {
     let hex = text.strip_prefix("0x").with_context(|| format!("`{text}` is no 0x..."))?;
@@ -284,7 +257,7 @@ fn unknown(nr: &str, size: usize) -> Result<Operation> {
     Ok(Operation::Unknown { nr, size })
 }
 
-fn only_gpu(words: &[&str]) -> Result<Place> {
+pub(super) fn only_gpu(words: &[&str]) -> Result<Place> {
     match words {
         [] => Ok(Place::Gpu(0)),
         [word] => gpu_word(word),
@@ -293,7 +266,7 @@ fn only_gpu(words: &[&str]) -> Result<Place> {
 }
 
 /// `gpu=N` or `gpu=none`
-fn gpu_word(word: &str) -> Result<Place> {
+pub(super) fn gpu_word(word: &str) -> Result<Place> {
     match word.strip_prefix("gpu=").with_context(|| format!("`{word}` is not gpu=N"))? {
         "none" => Ok(Place::Nowhere),
         number => number.parse().map(Place::Gpu).context("gpu=N"),
@@ -370,6 +343,8 @@ mod tests {
             "cu-mask 1 9",
             "criu restore",
             "submit 1",
+            "map 1",
+            "alloc vram",
             "fork 1",
         ] {
             assert!(parse(text).is_err(), "{text}");

@@ -27,7 +27,7 @@ struct Script {
     queues: Vec<(usize, Queue)>,
     earlier: Tally,
     criu_info: Option<uapi::Criu>,
-    /// Of the last allocation, in the GPU's space: nothing is mapped there.
+    /// Of the last operation on memory, in the GPU's space: nothing is mapped there.
     addresses: u64,
     /// Threads that stay until the next operation.
     crowd: Crowd,
@@ -203,25 +203,9 @@ impl Script {
                 let _ = client.set_memory_policy(gpu_id);
                 json!({"gpu_id": gpu_id})
             }
-            Operation::Alloc { flags, size, gpu } => {
-                let gpu_id = at(&self.gpus, gpu)?.gpu_id;
+            Operation::Memory(ref step) => {
                 self.addresses += ADDRESS;
-                let flags = flags | uapi::MEMORY_WRITABLE;
-                let va_addr = self.addresses;
-                // That of user memory is where it lies.
-                let args =
-                    uapi::AllocMemory { va_addr, size, mmap_offset: va_addr, gpu_id, flags, handle: 0 };
-                json!({"gpu_id": gpu_id, "handle": client.alloc_memory(args).ok()})
-            }
-            Operation::Import { gpu } => {
-                let gpu_id = at(&self.gpus, gpu)?.gpu_id;
-                self.addresses += ADDRESS;
-                let args = uapi::ImportDmabuf { va_addr: self.addresses, gpu_id, ..Default::default() };
-                json!({"gpu_id": gpu_id, "handle": client.import_dmabuf(args).ok()})
-            }
-            Operation::Free { handle } => {
-                let _ = client.free_memory(handle);
-                json!({"handle": handle})
+                step.take(client, &self.gpus, self.addresses)?
             }
             Operation::Criu(ref step) => step.take(client, &mut self.criu_info)?,
             Operation::RuntimeEnable => {
@@ -266,7 +250,7 @@ fn contexts() -> Result<BTreeSet<u64>> {
 /// No GPU has this id: it is a hash of properties, never so small.
 const NOWHERE: Gpu = Gpu { gpu_id: 1, ctl_stack_size: None, cwsr_size: None, num_xcc: 1 };
 
-fn at(gpus: &[Gpu], place: Place) -> Result<Gpu> {
+pub(super) fn at(gpus: &[Gpu], place: Place) -> Result<Gpu> {
     let Place::Gpu(index) = place else { return Ok(NOWHERE) };
     gpus.get(index).copied().with_context(|| format!("no GPU number {index}: there are {}", gpus.len()))
 }

@@ -1,15 +1,16 @@
 //! Memory of processes: what the daemon says by ioctls and by sysfs, checked against the workload's own ledger and
 //! the driver's counts.
 
+mod mix;
+
 use anyhow::{Context, Result, ensure};
-use fastrand::Rng;
 use kfd_trace_tests::harness::tracer::{run, run_json};
 use kfd_trace_tests::harness::wait::SOON;
-use kfd_trace_tests::harness::{Daemon, Steered, nodes, sysfs, until};
+use kfd_trace_tests::harness::{Daemon, Steered, nodes, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 const PAGE: u64 = 4096;
@@ -127,84 +128,63 @@ fn what_a_process_holds_is_shown_by_gpu_kind_and_age() -> Result<()> {
     daemon.stop()
 }
 
-/// What a process allocated and did not free, by handle: GPU and bytes of VRAM.
-type Ledger = BTreeMap<u64, (usize, u64)>;
+/// On which GPUs the daemon has each allocation, by handle.
+fn mapped(daemon: &Daemon, pid: u32) -> Result<BTreeMap<String, Value>> {
+    let listed = daemon.json(&format!("/api/v1/memory?pid={pid}&limit=10000"))?;
+    let rows = listed["allocations"].as_array().context("allocations")?.iter();
+    rows.map(|row| Ok((row["handle"].as_str().context("handle")?.to_owned(), row["mapped"].clone())))
+        .collect()
+}
 
-fn vram(ledger: &Ledger, gpu: usize) -> u64 {
-    ledger.values().filter(|(at, _)| *at == gpu).map(|(_, bytes)| bytes).sum()
+/// Sums of what is mapped, of one kind and GPU.
+fn mapped_of(memory: &Value, gpu_id: u32, domain: &str) -> Value {
+    on_gpu(memory, gpu_id)["domains"][domain]["mapped"].clone()
 }
 
 #[test]
-fn vram_by_ioctls_is_what_sysfs_counts_in_a_random_mix() -> Result<()> {
-    const SEED: u64 = 20;
-    const OPERATIONS: usize = 400;
-    let gpus = gpus()?;
+fn the_gpus_that_can_access_an_allocation_are_shown() -> Result<()> {
+    let [first, second] = gpus()?[..] else { anyhow::bail!("two GPUs") };
     let mut daemon = Daemon::quick(&[])?;
-    let mut rng = Rng::with_seed(SEED);
-    let mut workloads: Vec<(Steered, Ledger)> = Vec::new();
-    let (mut compared, mut ended) = (0, 0);
-    for step in 0..OPERATIONS {
-        if workloads.len() < 3 {
-            workloads.push((Steered::start()?, Ledger::new()));
-        }
-        let at = rng.usize(..workloads.len());
-        let (workload, ledger) = &mut workloads[at];
-        match rng.u8(..20) {
-            0 => {
-                let (mut workload, _) = workloads.swap_remove(at);
-                let pid = workload.pid();
-                // Half of them free nothing of theirs, and end by themselves.
-                if rng.bool() {
-                    workload.kill()?;
-                } else {
-                    workload.finish().map(drop)?;
-                }
-                until("its end", SOON, || Ok(of(&daemon, pid)?.is_none().then_some(())))?;
-                ended += 1;
-            }
-            1 => workload.must("fork")?,
-            2 if imports()? => drop(hold(workload, "import gpu=1")?),
-            3..=8 if !ledger.is_empty() => {
-                let nth = rng.usize(..ledger.len());
-                let handle = *ledger.keys().nth(nth).context("a handle")?;
-                workload.must(&format!("free {handle}"))?;
-                ledger.remove(&handle);
-            }
-            kind => {
-                let gpu = rng.usize(..2);
-                let pages = rng.u64(1..2_000);
-                let (kind, counted) = match kind {
-                    9 => ("gtt", 0),
-                    10 => ("userptr", 0),
-                    // Counted whole on 5.10, and taken off by half.
-                    11 if imports()? => ("ring", (pages * PAGE / 2).next_multiple_of(PAGE)),
-                    _ => ("vram", pages * PAGE),
-                };
-                let handle = hold(workload, &format!("alloc {kind} {} gpu={gpu}", pages * PAGE))?;
-                ledger.insert(handle, (gpu, counted));
-            }
-        }
-        if step % 20 == 19 {
-            for (workload, ledger) in &workloads {
-                for (index, gpu_id) in gpus.iter().take(2).enumerate() {
-                    let pid = workload.pid();
-                    let by_driver = sysfs::vram(Path::new("/sys"), pid, *gpu_id)?;
-                    assert_eq!(by_driver, vram(ledger, index), "step {step}: the ledger");
-                    until(&format!("step {step}: {by_driver} of {pid} on {gpu_id}"), SOON, || {
-                        let memory = of(&daemon, pid)?.unwrap_or_default();
-                        let by_ioctls = on_gpu(&memory, *gpu_id)["domains"]["vram"]["bytes"].as_u64();
-                        Ok((by_ioctls.unwrap_or(0) == by_driver).then_some(()))
-                    })?;
-                    compared += 1;
-                }
-            }
-        }
-    }
-    for (workload, _) in &workloads {
-        assert_eq!(of(&daemon, workload.pid())?.context("it lives")?["complete"], true);
-    }
-    eprintln!("seed {SEED}: {OPERATIONS} operations, {compared} comparisons, {ended} ends, 0 differences");
-    ensure!(compared > 50 && ended > 5, "{compared} comparisons, {ended} ends");
+    let mut workload = Steered::start()?;
+    let pid = workload.pid();
+    let vram = hold(&mut workload, "alloc vram 8192")?;
+    let gtt = hold(&mut workload, "alloc gtt 4096")?;
+    workload.must(&format!("map {vram} gpu=0"))?;
+    workload.must(&format!("map {vram} gpu=1"))?;
+    let is = |what: &str, expected: [(u64, Value); 2]| {
+        let expected: BTreeMap<_, _> =
+            expected.into_iter().map(|(handle, gpus)| (format!("{handle:#x}"), gpus)).collect();
+        until(what, SOON, || Ok((mapped(&daemon, pid)? == expected).then_some(())))
+    };
+    let both = json!(BTreeSet::from([first, second]));
+    is("a peer's", [(vram, both.clone()), (gtt, json!([]))])?;
+    let memory = of(&daemon, pid)?.context("it lives")?;
+    let on = |gpu_id: u32| json!({"gpu_id": gpu_id, "bytes": 8192, "allocations": 1});
+    let mut gpus = [first, second];
+    gpus.sort_unstable();
+    assert_eq!(mapped_of(&memory, first, "vram"), json!(gpus.map(on)), "{memory}");
+    assert_eq!((mapped_of(&memory, first, "gtt"), &memory["complete"]), (json!([]), &json!(true)));
+
+    assert_eq!(workload.act(&format!("free {vram}"))?["errno"], "EBUSY");
+    workload.must(&format!("unmap {vram} gpu=0"))?;
+    assert_eq!(workload.act(&format!("unmap {vram} gpu=0 gpu=1"))?["errno"], "EINVAL");
+    is("what is left", [(vram, json!([second])), (gtt, json!([]))])?;
+
+    // As many GPUs as a record has, and one more.
+    let words = |count: usize| vec!["gpu=1"; count].join(" ");
+    workload.must(&format!("map {gtt} {}", words(64)))?;
+    is("64 of them", [(vram, json!([second])), (gtt, json!([second]))])?;
+    workload.must(&format!("map {gtt} {}", words(65)))?;
+    is("more than a record has", [(vram, json!([second])), (gtt, Value::Null)])?;
+    let memory = of(&daemon, pid)?.context("it lives")?;
+    assert_eq!((mapped_of(&memory, first, "gtt"), &memory["complete"]), (Value::Null, &json!(true)));
+
+    workload.must(&format!("unmap {vram} gpu=1"))?;
+    workload.must(&format!("free {vram}"))?;
+    until("it is freed", SOON, || Ok((mapped(&daemon, pid)?.len() == 1).then_some(())))?;
+    let troubles = daemon.scrape()?.sum("kfd_trace_probe_trouble_total", &[]).unwrap_or(0.0);
+    ensure!(troubles == 0.0, "{troubles}");
+    workload.kill()?;
     daemon.stop()
 }
 
@@ -242,6 +222,11 @@ fn after_lost_records_the_sums_are_known_to_be_uncertain() -> Result<()> {
         })
     };
     is(true)?;
+    let on = |daemon: &Daemon| -> Result<Value> {
+        let listed = daemon.json(&format!("/api/v1/memory?pid={pid}"))?;
+        Ok(listed["allocations"][0]["mapped"].clone())
+    };
+    assert_eq!(on(&daemon)?, json!([]));
     // Nobody reads the ring buffer meanwhile.
     let tracer = Pid::from_raw(daemon.pid().try_into()?);
     kill(tracer, Signal::SIGSTOP)?;
@@ -250,6 +235,7 @@ fn after_lost_records_the_sums_are_known_to_be_uncertain() -> Result<()> {
     }
     kill(tracer, Signal::SIGCONT)?;
     is(false)?;
+    assert_eq!(on(&daemon)?, Value::Null, "it may have been mapped meanwhile");
     let lost = daemon.scrape()?.sum("kfd_trace_records_lost_total", &[("kind", "ioctl")]);
     ensure!(lost > Some(0.0), "{lost:?}");
     workload.kill()?;
