@@ -66,7 +66,8 @@ fn what_a_process_holds_is_shown_by_gpu_kind_and_age() -> Result<()> {
     let rounded = 5_000_000_u64.next_multiple_of(PAGE);
     // 5.10 adds the size of the call as it is.
     let counted = if release()?.starts_with("5.") { 5_000_000 } else { rounded };
-    let sum = |bytes: u64, allocations: u64| json!({"bytes": bytes, "allocations": allocations});
+    let sum =
+        |bytes: u64, allocations: u64| json!({"bytes": bytes, "allocations": allocations, "mapped": []});
     let expected = json!({"vram": sum(rounded, 1), "gtt": sum(PAGE, 1), "userptr": sum(PAGE, 1)});
     let memory = until("the driver's own count", SOON, || {
         Ok(of(&daemon, pid)?.filter(|memory| on_gpu(memory, second)["vram_bytes"] == 8192))
@@ -80,7 +81,7 @@ fn what_a_process_holds_is_shown_by_gpu_kind_and_age() -> Result<()> {
 
     if imports()? {
         let handle = hold(&mut workload, "import")?;
-        let imported = json!({"bytes": null, "allocations": 1});
+        let imported = json!({"bytes": null, "allocations": 1, "mapped": []});
         until("the import", SOON, || {
             let memory = of(&daemon, pid)?.context("it lives")?;
             Ok((on_gpu(&memory, first)["domains"]["imported"] == imported).then_some(()))
@@ -200,7 +201,10 @@ fn what_was_allocated_before_the_tracer_is_the_drivers_count_alone() -> Result<(
         Ok(of(&daemon, pid)?.filter(|memory| on_gpu(memory, first)["vram_bytes"] == 1_052_672))
     })?;
     assert_eq!(memory["complete"], false, "{memory}");
-    assert_eq!(on_gpu(&memory, first)["domains"]["vram"], json!({"bytes": 4096, "allocations": 1}));
+    assert_eq!(
+        on_gpu(&memory, first)["domains"]["vram"],
+        json!({"bytes": 4096, "allocations": 1, "mapped": []})
+    );
     workload.must(&format!("free {before}"))?;
     until("the driver's count", SOON, || {
         Ok(of(&daemon, pid)?.filter(|memory| on_gpu(memory, first)["vram_bytes"] == 4096))
