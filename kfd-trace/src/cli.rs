@@ -263,7 +263,7 @@ pub struct FleetPsArgs {
     #[arg(long, value_name = "FILE", required = true, group = "daemon")]
     pub targets: Vec<PathBuf>,
     /// Ask so many nodes at the same time.
-    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub connections: u32,
     #[command(flatten)]
     pub format: JsonArgs,
@@ -298,7 +298,7 @@ pub struct RunlistArgs {
     /// Interval of the tables: 1s, 500ms.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "2s")]
     pub interval: Duration,
-    /// End after this time: 10s, 1m30s.
+    /// End after this time: 10s, 1m30s. The last interval is longer where less than a quarter of one is left.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Size of the ring buffer: a power of two from 4 KiB to 1 GiB.

@@ -121,7 +121,7 @@ fn run(cli: Cli) -> Result<u8> {
         }
         Some(Command::Fleet { command: FleetCommand::Ps(args) }) => {
             let FleetPsArgs { targets, connections, format, wide, way } = args;
-            let nodes = way.access().each(&remote::targets(&targets)?)?;
+            let nodes = fleet::reach(remote::targets(&targets)?, &way.access())?;
             privilege::give_up(&roots, nothing)?;
             let connections = connections.try_into().unwrap_or(usize::MAX);
             block_on(fleet::run(fleet::FleetOptions { nodes, connections, json: format.json, wide }))

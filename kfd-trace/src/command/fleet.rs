@@ -3,25 +3,43 @@
 use super::ps::{Printed, reported, width};
 use crate::output::ps::Columns;
 use crate::output::ps::fleet::{self, Asked, NodeRows};
-use crate::remote::{Access, Client};
+use crate::remote::{Access, AccessOptions, Client, Listed};
 use crate::runtime::exit::Stop;
-use crate::runtime::stderr::say;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+
+/// Bytes of an answer at most: some 8,000 queues. Many nodes are kept at the same time.
+const ANSWER: usize = 8 << 20;
+
+/// Rows of all nodes at most, some 400 MB.
+const ROWS: usize = 500_000;
+
+/// A node, or the name of what is none, and why.
+pub type Node = Result<Access, (String, String)>;
 
 /// Whom to ask, and how it is printed.
 #[derive(Clone, Debug)]
 pub struct FleetOptions {
-    pub nodes: Vec<Access>,
+    pub nodes: Vec<Node>,
     /// Nodes that are asked at the same time.
     pub connections: usize,
     pub json: bool,
     pub wide: bool,
 }
 
-/// Prints the table of those that answer, and says which do not.
+/// How each node of a list is reached.
+///
+/// # Errors
+/// As [`AccessOptions::each`].
+pub fn reach(listed: Vec<Listed>, way: &AccessOptions) -> Result<Vec<Node>, Stop> {
+    let targets = listed.iter().filter_map(|node| node.as_ref().ok().cloned()).collect();
+    let mut reached = way.each(targets)?.into_iter();
+    Ok(listed.into_iter().filter_map(|node| node.map(|_| reached.next()).transpose()).collect())
+}
+
+/// Prints the table of those that answer, and which do not.
 ///
 /// # Errors
 /// If one does not, or the output cannot be written.
@@ -38,34 +56,44 @@ pub async fn run(options: FleetOptions) -> Result<(), Stop> {
     let silent = asked.iter().filter(|(_, node)| node.is_err()).count();
     match (silent, asked.len()) {
         (0, _) => Ok(()),
-        (silent, all) => Err(Stop::failed(format!("{silent} of {all} nodes are not in the list: see above"))),
+        (silent, all) => {
+            Err(Stop::failed(format!("{silent} of {all} nodes gave no answer: the list says which")))
+        }
     }
 }
 
-/// All of them, in their order. Says at once what is wrong with a node.
-async fn ask(nodes: Vec<Access>, connections: usize) -> Vec<Asked> {
-    let (turns, mut asking) = (Arc::new(Semaphore::new(connections)), JoinSet::new());
-    for (number, access) in nodes.into_iter().enumerate() {
-        let turns = Arc::clone(&turns);
-        asking.spawn(async move {
+/// All of them, in their order.
+async fn ask(nodes: Vec<Node>, connections: usize) -> Vec<Asked> {
+    let (turns, rows) = (Arc::new(Semaphore::new(connections)), Arc::new(AtomicUsize::new(0)));
+    let begin = |node: Node| {
+        let (turns, rows) = (Arc::clone(&turns), Arc::clone(&rows));
+        let name = match &node {
+            Ok(access) => access.target.place(),
+            Err((name, _)) => name.clone(),
+        };
+        let asking = tokio::spawn(async move {
+            let access = node.map_err(|(_, why)| why)?;
             // It is never closed.
             let _turn = turns.acquire().await;
-            (number, one(access).await)
+            one(access, &rows).await
         });
+        (name, asking)
+    };
+    let begun: Vec<_> = nodes.into_iter().map(begin).collect();
+    let mut all = Vec::with_capacity(begun.len());
+    for (name, asking) in begun {
+        let node = asking.await.unwrap_or_else(|_| Err("its answer cannot be read".to_owned()));
+        all.push((name, node));
     }
-    let mut all: Vec<(usize, Asked)> = asking.join_all().await;
-    all.sort_by_key(|(number, _)| *number);
-    all.into_iter().map(|(_, asked)| asked).collect()
+    all
 }
 
-async fn one(access: Access) -> Asked {
-    let name = access.target.place();
-    let node = match reported(&mut Client::new(access.clone())).await {
-        Ok(Printed { rows, topology, all_queues, ts, .. }) => Ok(NodeRows { rows, topology, all_queues, ts }),
-        Err(failure) => {
-            say(failure.stop(&access).line);
-            Err(failure.what())
-        }
-    };
-    (name, node)
+async fn one(access: Access, all_rows: &AtomicUsize) -> Result<NodeRows, String> {
+    let mut client = Client::new(access.clone()).at_most(ANSWER);
+    let Printed { rows, topology, all_queues, ts, problems, .. } =
+        reported(&mut client).await.map_err(|failure| failure.advised(&access))?;
+    if all_rows.fetch_add(rows.len(), Ordering::Relaxed) > ROWS {
+        return Err(format!("there are more than {ROWS} rows: ask fewer nodes at once"));
+    }
+    Ok(NodeRows { rows, topology, all_queues, ts, problems })
 }

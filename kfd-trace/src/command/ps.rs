@@ -105,11 +105,14 @@ pub async fn run(roots: &Roots, options: &PsOptions) -> Result<(), Stop> {
                 all_queues: true,
                 topology: listing.topology,
                 ts,
+                problems: Vec::new(),
             }
         }
         PsSource::Daemon(access) => {
             let mut client = Client::new(access.clone());
-            reported(&mut client).await.map_err(|failure| failure.stop(access))?
+            let printed = reported(&mut client).await.map_err(|failure| failure.stop(access))?;
+            printed.problems.iter().for_each(|problem| say(format_args!("{}: {problem}", access.target)));
+            printed
         }
     };
     match of.print(options) {
@@ -131,15 +134,12 @@ async fn add_history(rows: &mut [PsRow], daemon: Option<&Access>) {
     }
 }
 
-/// What a daemon knows. Says what it does not see.
+/// What a daemon knows.
 ///
 /// # Errors
 /// If it gives no answer.
 pub(super) async fn reported(client: &mut Client) -> Result<Printed, Failure> {
     let (status, lists) = client.status_and_lists().await?;
-    for problem in status.problems() {
-        say(format_args!("{}: {problem}", client.access().target));
-    }
     let at_ns = lists.queues.at_ns();
     let topology = reported::topology(&lists.gpus, Some(&status));
     let snapshot = reported::snapshot(&lists.queues, lists.processes, &lists.gpus);
@@ -149,7 +149,8 @@ pub(super) async fn reported(client: &mut Client) -> Result<Printed, Failure> {
     // Which sources the daemon could read is not in the API. It compares them itself.
     let asked = Sources::default();
     let all_queues = status.sight(lists.gpus.have_evictions()).queues;
-    Ok(Printed { rows, asked, all_queues, topology, ts: clock.rfc3339(at_ns) })
+    let (ts, problems) = (clock.rfc3339(at_ns), status.problems());
+    Ok(Printed { rows, asked, all_queues, topology, ts, problems })
 }
 
 /// What is printed.
@@ -160,11 +161,13 @@ pub(super) struct Printed {
     pub(super) all_queues: bool,
     pub(super) topology: Topology,
     pub(super) ts: Option<String>,
+    /// What a daemon does not see, or has lost, each in a line.
+    pub(super) problems: Vec<String>,
 }
 
 impl Printed {
     fn print(self, options: &PsOptions) -> io::Result<()> {
-        let Printed { rows, asked, all_queues, topology, ts } = self;
+        let Printed { rows, asked, all_queues, topology, ts, .. } = self;
         let mut out = io::stdout().lock();
         let columns = if options.wide { Columns::All } else { Columns::Usual { width: width() } };
         let view = PsView { asked, all_queues, topology: &topology, columns };

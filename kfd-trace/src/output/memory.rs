@@ -74,12 +74,17 @@ type ByGpu = BTreeMap<u32, MemorySum>;
 
 /// By where it lies; `None` where it is not known of one of the allocations.
 fn mapped(memory: &state::Memory) -> BTreeMap<(u32, Domain), Option<ByGpu>> {
-    let mut all: BTreeMap<_, Option<ByGpu>> = BTreeMap::new();
+    // There may be a million allocations.
+    let mut alike: BTreeMap<_, MemorySum> = BTreeMap::new();
     for (_, held) in memory.held() {
-        let sums = all.entry((held.gpu_id, held.domain)).or_insert_with(|| Some(ByGpu::new()));
-        match (sums.as_mut(), memory.mapped(held)) {
-            (Some(sums), Some(gpus)) => {
-                gpus.into_iter().for_each(|gpu_id| sums.entry(gpu_id).or_default().add(held))
+        alike.entry((held.gpu_id, held.domain, memory.mapping(held))).or_default().add(held);
+    }
+    let mut all: BTreeMap<_, Option<ByGpu>> = BTreeMap::new();
+    for ((gpu_id, domain, on), sum) in alike {
+        let sums = all.entry((gpu_id, domain)).or_insert_with(|| Some(ByGpu::new()));
+        match (sums.as_mut(), on) {
+            (Some(sums), Some(on)) => {
+                memory.gpus(on).into_iter().for_each(|gpu_id| sums.entry(gpu_id).or_default().merge(sum));
             }
             _ => *sums = None,
         }
@@ -126,7 +131,7 @@ impl HeldRow {
             bytes: held.domain.has_bytes().then_some(held.bytes),
             address: format!("{:#x}", held.va),
             age_ns: now_ns.saturating_sub(held.since_ns),
-            mapped: process.memory.mapped(held),
+            mapped: process.memory.mapping(held).map(|on| process.memory.gpus(on)),
         }
     }
 }

@@ -60,45 +60,49 @@ impl Access {
     pub fn open(options: &AccessOptions) -> Result<Self, Stop> {
         let (target, of_url) = Target::parse(options.url.text())
             .map_err(|why| Stop::usage(format!("the URL is refused: {why}; give it as http://HOST:PORT")))?;
-        let trust = options.trust(&target)?;
-        let environment = std::env::var(PASSWORD).ok();
-        let file = options.password_file.as_deref();
-        let ask = |user: &str| {
-            let prompt =
-                format!("Password of {} at {}: ", crate::text::escape::terminal(user), target.place());
-            Ok(password::ask(&prompt)?.map(Secret::new))
-        };
-        let login = login(options.user.clone(), of_url, file, environment, ask)?;
-        for warning in warnings(&target, login.is_some(), options.insecure) {
-            say(warning);
-        }
-        Ok(Access { target, login, trust, max_time: options.max_time, insecure: options.insecure })
+        let access = options.way(target, of_url)?;
+        warnings(&[&access]).into_iter().for_each(say);
+        Ok(access)
     }
 }
 
 impl AccessOptions {
     /// The same way to each of many nodes: files are read and a password is asked for once for http and once for https.
+    /// What is for https counts for these nodes alone, where there are any.
     ///
     /// # Errors
     /// As [`Access::open`].
-    pub fn each(&self, urls: &[String]) -> Result<Vec<Access>, Stop> {
+    pub fn each(&self, targets: Vec<Target>) -> Result<Vec<Access>, Stop> {
+        let some_tls = targets.iter().any(|target| target.tls);
+        let plain = AccessOptions { cacert: None, cert: None, key: None, insecure: false, ..self.clone() };
         let mut opened: Vec<Access> = Vec::new();
-        let mut all = Vec::with_capacity(urls.len());
-        for url in urls {
-            let (target, _) = Target::parse(url).map_err(|why| {
-                Stop::failed(format!("the target {url:?} is refused: {why}; give it as HOST:PORT"))
-            })?;
+        let mut all = Vec::with_capacity(targets.len());
+        for target in targets {
             let way = match opened.iter().find(|known| known.target.tls == target.tls) {
                 Some(known) => known.clone(),
                 None => {
-                    let way = Access::open(&AccessOptions { url: Secret::new(url.clone()), ..self.clone() })?;
+                    let options = if some_tls && !target.tls { &plain } else { self };
+                    let way = options.way(target.clone(), None)?;
                     opened.push(way.clone());
                     way
                 }
             };
             all.push(Access { target, ..way });
         }
+        warnings(&all.iter().collect::<Vec<_>>()).into_iter().for_each(say);
         Ok(all)
+    }
+
+    fn way(&self, target: Target, of_url: Option<Login>) -> Result<Access, Stop> {
+        let trust = self.trust(&target)?;
+        let environment = std::env::var(PASSWORD).ok();
+        let ask = |user: &str| {
+            let prompt =
+                format!("Password of {} at {}: ", crate::text::escape::terminal(user), target.place());
+            Ok(password::ask(&prompt)?.map(Secret::new))
+        };
+        let login = login(self.user.clone(), of_url, self.password_file.as_deref(), environment, ask)?;
+        Ok(Access { target, login, trust, max_time: self.max_time, insecure: self.insecure })
     }
 
     /// `None` for http.
@@ -126,23 +130,27 @@ impl AccessOptions {
     }
 }
 
-fn warnings(target: &Target, has_password: bool, insecure: bool) -> Vec<String> {
-    let clear = has_password && !target.tls && !target.is_on_this_machine();
-    let warnings = [
-        (
-            clear,
-            format!(
-                "warning: the password is sent to {target} without encryption: it can be read on the network"
-            ),
-        ),
-        (
-            insecure,
-            format!(
-                "warning: the certificate of {target} is not verified (--insecure): it may be another server"
-            ),
-        ),
-    ];
-    warnings.into_iter().filter(|(holds, _)| *holds).map(|(_, line)| line).collect()
+fn warnings(all: &[&Access]) -> Vec<String> {
+    let named = |is: &dyn Fn(&Access) -> bool| {
+        let targets: Vec<&Target> =
+            all.iter().filter(|access| is(access)).map(|access| &access.target).collect();
+        let (first, others) = targets.split_first()?;
+        Some(match others.len() {
+            0 => first.to_string(),
+            1 => format!("{first} and one more"),
+            more => format!("{first} and {more} more"),
+        })
+    };
+    let clear =
+        named(&|access| access.login.is_some() && !access.target.tls && !access.target.is_on_this_machine());
+    let insecure = named(&|access| access.insecure && access.target.tls);
+    let clear = clear.map(|who| {
+        format!("warning: the password is sent to {who} without encryption: it can be read on the network")
+    });
+    let insecure = insecure.map(|who| {
+        format!("warning: the certificate of {who} is not verified (--insecure): it may be another server")
+    });
+    clear.into_iter().chain(insecure).collect()
 }
 
 #[cfg(test)]
@@ -178,18 +186,28 @@ mod tests {
         assert!(Access::open(&http).expect("access").trust.is_none());
     }
 
+    fn targets(urls: &[&str]) -> Vec<Target> {
+        urls.iter().map(|url| Target::parse(url).expect(url).0).collect()
+    }
+
     #[test]
     fn each_node_of_a_fleet_is_reached_in_the_same_way() {
         let user = Some(Login::of_option("ann:s3cret"));
-        let options = AccessOptions { user, ..options("-") };
-        let urls = ["http://127.0.0.1:1", "https://node2", "http://localhost:3"].map(str::to_owned);
-        let all = options.each(&urls).expect("access");
+        let options = AccessOptions { user, insecure: true, ..options("-") };
+        let urls = ["http://127.0.0.1:1", "https://node2", "http://node3", "https://node4", "http://node5"];
+        let all = options.each(targets(&urls)).expect("access");
         let ways: Vec<_> =
             all.iter().map(|access| (access.target.to_string(), access.trust.is_some())).collect();
-        assert_eq!(ways, [(urls[0].clone(), false), (urls[1].clone(), true), (urls[2].clone(), false)]);
+        assert_eq!(ways, urls.map(|url| (url.to_owned(), url.starts_with("https"))));
         assert!(all.iter().all(|access| access.login.as_ref().is_some_and(|(name, _)| name == "ann")));
-        let stop = options.each(&["http://no de".to_owned()]).expect_err("a space");
-        assert!(stop.line.contains("no de") && stop.line.contains("space"), "{stop:?}");
+        let lines = warnings(&all.iter().collect::<Vec<_>>());
+        let words = ["sent to http://node3 and one more without", "of https://node2 and one more is not"];
+        assert!(
+            lines.len() == 2 && lines.iter().zip(words).all(|(line, word)| line.contains(word)),
+            "{lines:?}"
+        );
+        let stop = options.each(targets(&urls[..1])).expect_err("no https");
+        assert!(stop.line.starts_with("--insecure is for https"), "{stop:?}");
     }
 
     #[test]
@@ -207,9 +225,10 @@ mod tests {
 
     #[test]
     fn what_others_can_read_or_pretend_is_warned_of() {
-        let lines = |url: &str, password, insecure| {
-            let target = Target::parse(url).expect(url).0;
-            warnings(&target, password, insecure).len()
+        let lines = |url: &str, password: bool, insecure| {
+            let (target, max_time) = (Target::parse(url).expect(url).0, HERE);
+            let login = password.then(|| ("ann".to_owned(), Secret::new("s3cret".to_owned())));
+            warnings(&[&Access { target, login, trust: None, max_time, insecure }]).len()
         };
         assert_eq!(lines("http://node1", true, false), 1);
         assert_eq!(lines("https://node1", true, true), 1);

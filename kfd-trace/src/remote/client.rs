@@ -33,6 +33,8 @@ const REASON: usize = 64 << 10;
 pub struct Client {
     access: Access,
     open: Option<Connection>,
+    /// Bytes of a document.
+    most: usize,
 }
 
 /// Ends when it is dropped.
@@ -51,7 +53,13 @@ impl Drop for Connection {
 impl Client {
     #[must_use]
     pub fn new(access: Access) -> Self {
-        Client { access, open: None }
+        Client { access, open: None, most: usize::MAX }
+    }
+
+    /// No document may have more bytes.
+    #[must_use]
+    pub fn at_most(self, bytes: usize) -> Self {
+        Client { most: bytes, ..self }
     }
 
     #[must_use]
@@ -65,7 +73,7 @@ impl Client {
     /// Why there is none. The next call connects again.
     pub async fn get(&mut self, path: &str, limit: usize) -> Result<Vec<u8>, Failure> {
         let max_time = self.access.max_time;
-        let body = timeout(max_time, self.document(path, limit)).await;
+        let body = timeout(max_time, self.document(path, limit.min(self.most))).await;
         let body = body.unwrap_or(Err(Failure::Silent(max_time)));
         if body.is_err() {
             self.open = None;

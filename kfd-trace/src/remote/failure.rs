@@ -147,10 +147,16 @@ impl Failure {
         }
     }
 
+    /// What it is, and what to do about it.
+    #[must_use]
+    pub fn advised(&self, access: &Access) -> String {
+        format!("{}; {}", self.what(), self.advice(access))
+    }
+
     /// One line and an exit code.
     #[must_use]
     pub fn stop(&self, access: &Access) -> Stop {
-        let line = format!("{}: {}; {}", access.target, self.what(), self.advice(access));
+        let line = format!("{}: {}", access.target, self.advised(access));
         match self.not_traced() {
             Some(_) => Stop { code: NOTHING_TO_TRACE, line },
             None => Stop::failed(line),

@@ -19,7 +19,7 @@ pub use documents::{Documents, Lists};
 pub use failure::Failure;
 pub use login::{Login, PASSWORD, Secret};
 pub use target::Target;
-pub use targets::read as targets;
+pub use targets::{Listed, read as targets};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -23,6 +23,8 @@ pub struct Image {
     scheduled: Schedules,
     totals: Totals,
     adopted_keys: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_missed_ns: Option<u64>,
 }
 
 impl State {
@@ -37,6 +39,7 @@ impl State {
             scheduled: self.scheduled.clone(),
             totals: self.totals.clone(),
             adopted_keys: self.adopted_keys,
+            memory_missed_ns: self.memory_missed_ns,
         };
         (image, rows)
     }
@@ -44,8 +47,9 @@ impl State {
     /// The state that this is an image of; [`State::put_row`] adds the rows.
     #[must_use]
     pub fn of_image(image: Image, limits: StateLimits) -> Self {
-        let Image { ended, places, gpus, scheduled, totals, adopted_keys } = image;
+        let Image { ended, places, gpus, scheduled, totals, adopted_keys, memory_missed_ns } = image;
         let mut state = State::new(limits);
+        state.memory_missed_ns = memory_missed_ns;
         (state.ended, state.gpus, state.scheduled) = (ended, gpus, scheduled);
         (state.totals, state.adopted_keys) = (totals, adopted_keys);
         places.into_iter().for_each(|(place, key)| state.places.insert(place, key));

@@ -67,6 +67,10 @@ pub struct Held {
     mapped: Option<u64>,
 }
 
+/// GPUs of one process's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GpuSet(u64);
+
 /// Of one GPU and domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySum {
@@ -77,8 +81,12 @@ pub struct MemorySum {
 impl MemorySum {
     /// One more allocation.
     pub fn add(&mut self, held: &Held) {
-        self.bytes = self.bytes.saturating_add(held.bytes);
-        self.allocations += 1;
+        self.merge(MemorySum { bytes: held.bytes, allocations: 1 });
+    }
+
+    pub fn merge(&mut self, more: MemorySum) {
+        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.allocations += more.allocations;
     }
 }
 
@@ -97,16 +105,22 @@ impl Memory {
         self.known.iter().flat_map(|known| known.held.iter().map(|(handle, held)| (*handle, held)))
     }
 
-    /// On which GPUs one of its allocations is mapped, by gpu_id; `None` where that is not known.
+    /// On which GPUs one of its allocations is mapped; `None` where that is not known. Few allocations differ in it.
     #[must_use]
-    pub fn mapped(&self, held: &Held) -> Option<Vec<u32>> {
+    pub fn mapping(&self, held: &Held) -> Option<GpuSet> {
         let after = |missed_ns| held.since_ns > missed_ns;
-        let known = self.known.as_ref().filter(|known| known.maps_missed_ns.is_none_or(after))?;
-        let mapped = held.mapped?;
-        let on = known.gpus.iter().enumerate().filter(|(at, _)| mapped >> at & 1 != 0);
-        let mut gpus: Vec<u32> = on.map(|(_, gpu_id)| *gpu_id).collect();
+        let known = self.known.as_ref()?;
+        held.mapped.filter(|_| known.maps_missed_ns.is_none_or(after)).map(GpuSet)
+    }
+
+    /// By gpu_id, in order.
+    #[must_use]
+    pub fn gpus(&self, set: GpuSet) -> Vec<u32> {
+        let places = self.known.iter().flat_map(|known| known.gpus.iter().enumerate());
+        let mut gpus: Vec<u32> =
+            places.filter(|(at, _)| set.0 >> at & 1 != 0).map(|(_, gpu_id)| *gpu_id).collect();
         gpus.sort_unstable();
-        Some(gpus)
+        gpus
     }
 
     /// By gpu_id and where it lies.

@@ -28,6 +28,8 @@ pub struct State {
     pub(super) totals: Totals,
     /// Of all processes, that are followed one by one.
     pub(super) allocations: usize,
+    /// Until then records were lost that may have been of calls which change memory, CLOCK_MONOTONIC nanoseconds.
+    pub(super) memory_missed_ns: Option<u64>,
     pub(super) adopted_keys: u64,
     /// If it is recorded.
     pub(super) tape: Option<Vec<Input>>,
@@ -46,6 +48,7 @@ impl State {
             scheduled: Schedules::new(),
             totals: Totals::default(),
             allocations: 0,
+            memory_missed_ns: None,
             adopted_keys: 0,
             tape: None,
         }
@@ -163,7 +166,11 @@ impl State {
         change.anomalies.push(anomaly);
     }
 
-    pub(super) fn insert(&mut self, row: Process, change: &mut Change) {
+    pub(super) fn insert(&mut self, mut row: Process, change: &mut Change) {
+        // Its record was read after the loss was noticed, and is of before.
+        if let Some(missed_ns) = self.memory_missed_ns.filter(|missed_ns| row.first_seen_ns <= *missed_ns) {
+            row.memory.misses(missed_ns);
+        }
         if self.rows.len() >= self.limits.processes {
             self.make_room(change);
         }

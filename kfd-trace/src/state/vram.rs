@@ -41,6 +41,7 @@ impl State {
     /// Records were lost: which allocations a process has is no longer certain.
     pub fn miss_memory(&mut self, at_ns: u64) {
         self.note(|| Input::Missed { at_ns });
+        self.memory_missed_ns = self.memory_missed_ns.max(Some(at_ns));
         self.rows.values_mut().filter(|row| row.alive()).for_each(|row| row.memory.misses(at_ns));
     }
 }
@@ -83,6 +84,17 @@ mod tests {
         assert_eq!(row(&state).memory_is_whole(), Some(true));
         let handles: Vec<u64> = row(&state).memory.held().map(|(handle, _)| handle).collect();
         assert_eq!(handles, [2, 4]);
+    }
+
+    #[test]
+    fn a_process_whose_record_was_read_after_a_loss_is_not_taken_for_whole() {
+        for (missed_ns, whole) in [(9, Some(true)), (10, Some(false)), (15, Some(false))] {
+            let mut state = state();
+            state.miss_memory(missed_ns);
+            state.apply(&event(10, 1, 700, seen(false)));
+            state.apply(&event(20, 1, 700, allocated(1, GPU, 4096, VRAM)));
+            assert_eq!(row(&state).memory_is_whole(), whole, "{missed_ns}");
+        }
     }
 
     #[test]
@@ -154,7 +166,7 @@ mod tests {
     /// GPUs of each allocation, by handle.
     fn on_gpus(state: &State) -> Vec<(u64, Option<Vec<u32>>)> {
         let memory = &row(state).memory;
-        memory.held().map(|(handle, held)| (handle, memory.mapped(held))).collect()
+        memory.held().map(|(handle, held)| (handle, memory.mapping(held).map(|on| memory.gpus(on)))).collect()
     }
 
     /// Made at this time, entered one before.

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{self, Write};
 
 /// Keeps letters, digits, ASCII punctuation and spaces; replaces the rest (control characters, and those that
 /// change the writing direction) by `\u{...}`, so that no process can control the terminal through its name.
@@ -37,8 +37,8 @@ fn is_safe(c: char) -> bool {
 ///
 /// # Errors
 /// Errors of `out`.
-pub fn json(mut out: impl Write, value: &impl Serialize) -> serde_json::Result<()> {
-    out.write_all(json_text(value)?.as_bytes()).map_err(serde_json::Error::io)
+pub fn json(mut out: impl Write, value: &impl Serialize) -> io::Result<()> {
+    out.write_all(json_text(value)?.as_bytes())
 }
 
 /// [`json`] as text.

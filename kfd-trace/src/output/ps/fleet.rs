@@ -19,6 +19,8 @@ pub struct NodeRows {
     pub all_queues: bool,
     /// RFC 3339, by the node's clock.
     pub ts: Option<String>,
+    /// What the node's daemon does not see, or has lost, each in a line.
+    pub problems: Vec<String>,
 }
 
 impl NodeRows {
@@ -31,7 +33,7 @@ impl NodeRows {
 /// A node that was asked: its name, and what it has, or why that is not known.
 pub type Asked = (String, Result<NodeRows, String>);
 
-/// Writes the table, then each GPU with more queues than slots.
+/// Writes the table, then each GPU with more queues than slots, and what is not known of which node.
 ///
 /// # Errors
 /// Those of `out`.
@@ -53,13 +55,27 @@ pub fn text(out: &mut impl Write, nodes: &[Asked], of: Columns) -> io::Result<()
         }
     }
     write_table(out, &header, cells, &right, of)?;
-    for (name, node) in answered() {
+    for (name, node) in nodes {
+        let name = escape::terminal(name);
+        let node = match node {
+            Ok(node) => node,
+            Err(why) => {
+                writeln!(out, "{name}: {}", escape::terminal(why))?;
+                continue;
+            }
+        };
         let budget = budget(&node.rows, &node.view(of));
         for gpu in &node.topology.gpus {
             if budget.pools(gpu).iter().any(PoolUse::oversubscribed) {
-                writeln!(out, "{} {}", escape::terminal(name), budget.line(gpu))?;
+                writeln!(out, "{name}: {}", budget.line(gpu))?;
             }
         }
+        if !node.all_queues {
+            writeln!(out, "{name}: not all queues are known")?;
+        }
+        node.problems
+            .iter()
+            .try_for_each(|problem| writeln!(out, "{name}: {}", escape::terminal(problem)))?;
     }
     Ok(())
 }
@@ -71,12 +87,8 @@ struct Node<'a> {
     error: Option<&'a str>,
     /// `null` where it did not answer.
     ps: Option<PsDocument<'a>>,
-}
-
-#[derive(Serialize)]
-struct FleetDocument<'a> {
-    schema: u32,
-    nodes: Vec<Node<'a>>,
+    all_queues: Option<bool>,
+    problems: &'a [String],
 }
 
 /// Writes one object: `nodes`, each with the object of `kfd-trace ps --json`, or an `error`.
@@ -84,11 +96,21 @@ struct FleetDocument<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn json(out: &mut impl Write, nodes: &[Asked]) -> io::Result<()> {
-    let all = nodes.iter().map(|(name, node)| {
-        let ps =
-            node.as_ref().ok().map(|node| document(&node.rows, &node.view(Columns::All), node.ts.clone()));
-        Node { node: name, error: node.as_ref().err().map(String::as_str), ps }
-    });
-    escape::json(&mut *out, &FleetDocument { schema: SCHEMA, nodes: all.collect() })?;
-    writeln!(out)
+    // Node by node: the whole may be hundreds of megabytes.
+    write!(out, "{{\"schema\":{SCHEMA},\"nodes\":[")?;
+    for (number, (name, node)) in nodes.iter().enumerate() {
+        if number > 0 {
+            write!(out, ",")?;
+        }
+        let known = node.as_ref().ok();
+        let row = Node {
+            node: name,
+            error: node.as_ref().err().map(String::as_str),
+            ps: known.map(|node| document(&node.rows, &node.view(Columns::All), node.ts.clone())),
+            all_queues: known.map(|node| node.all_queues),
+            problems: known.map_or(&[], |node| &node.problems),
+        };
+        escape::json(&mut *out, &row)?;
+    }
+    writeln!(out, "]}}")
 }
