@@ -22,6 +22,7 @@ mod short_lived;
 mod timeline;
 mod timeline_ledger;
 mod top;
+mod top_ledger;
 mod tracepoints;
 mod usual;
 
