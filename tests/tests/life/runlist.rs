@@ -122,8 +122,8 @@ fn the_table_counts_each_interval_by_itself() -> Result<()> {
 }
 
 #[test]
-fn a_duration_of_one_interval_is_one_table() -> Result<()> {
-    let words = ["runlist", "--json", "--interval=1s", "--duration=1s"];
+fn a_rest_of_an_interval_is_in_the_table_before_it() -> Result<()> {
+    let words = ["runlist", "--json", "--interval=1s", "--duration=1100ms"];
     let mut table = JsonProcess::spawn(&tracer::program(), &words)?;
     table.wait_success(ATTACH)?;
     let lines = table.lines();
