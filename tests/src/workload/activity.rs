@@ -43,7 +43,7 @@ const BYTE: u8 = 0xa5;
 impl Activity {
     /// `None` if the word names no step.
     pub(crate) fn parse(name: &str, rest: &[&str]) -> Result<Option<Self>> {
-        const NAMES: [&str; 6] = ["submit", "retire", "busy", "scribble", "restore", "unmap"];
+        const NAMES: [&str; 6] = ["submit", "retire", "busy", "scribble", "restore", "unmap-pointers"];
         if !NAMES.contains(&name) {
             return Ok(None);
         }
@@ -60,7 +60,7 @@ impl Activity {
             ("scribble", []) => Step::Scribble(BYTE),
             ("scribble", [byte]) => Step::Scribble(byte.parse()?),
             ("restore", []) => Step::Restore,
-            ("unmap", []) => Step::Unmap,
+            ("unmap-pointers", []) => Step::Unmap,
             _ => bail!("wrong words after the queue"),
         };
         ensure!(!matches!(step, Step::Busy { burst: 0, .. }), "a burst of nothing has no end");
@@ -74,7 +74,7 @@ impl Activity {
             Step::Busy { .. } => "busy",
             Step::Scribble(_) => "scribble",
             Step::Restore => "restore",
-            Step::Unmap => "unmap",
+            Step::Unmap => "unmap-pointers",
         }
     }
 
@@ -145,7 +145,7 @@ mod tests {
             ("scribble 1", Some(1), Step::Scribble(0xa5)),
             ("scribble 1 0", Some(1), Step::Scribble(0)),
             ("restore 1", Some(1), Step::Restore),
-            ("unmap 7", Some(7), Step::Unmap),
+            ("unmap-pointers 7", Some(7), Step::Unmap),
         ] {
             let parsed = parse(text).unwrap().unwrap();
             assert_eq!(parsed, Activity { queue_id, step });
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         for text in
-            ["submit", "submit 1", "submit x 1", "submit 1 -1", "busy 1 5 0", "scribble 1 256", "unmap 1 1"]
+            ["submit", "submit 1", "submit x 1", "submit 1 -1", "busy 1 5 0", "scribble 1 256", "unmap-pointers 1 1"]
         {
             assert!(parse(text).is_err(), "{text}");
         }

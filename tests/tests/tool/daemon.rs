@@ -19,7 +19,7 @@ fn its_pages_answer() -> Result<()> {
         .scrape_until("the queues", |metrics| (metrics.sum("kfd_queues", &[]) == Some(2.0)).then_some(()))?;
     let landing = daemon.get("/")?;
     assert!(landing.head.to_ascii_lowercase().contains("content-type: text/html"), "{}", landing.head);
-    for text in ["<a href=\"metrics\">", "compute_aql", &format!(">{}</th>", workload.pid())] {
+    for text in ["<a href=\"metrics\">", "compute_aql", &format!(">{}</a>", workload.pid())] {
         assert!(landing.body.contains(text), "{text}: {}", landing.body);
     }
     assert_eq!(daemon.get("/static/page.js")?.status, 200);

@@ -46,7 +46,7 @@ pub(super) fn unmapped(daemon: &Daemon) -> Result<()> {
     let pid = workload.pid();
     act(&mut workload, "submit 0 3")?;
     shows(daemon, PACKETS, pid, (3.0, 0.0))?;
-    workload.must("unmap 0")?;
+    workload.must("unmap-pointers 0")?;
     let metrics = errors(daemon, "unreadable")?;
     assert_eq!((reported(&metrics, PACKETS, pid), not_measured(&metrics, pid)), (Some((3.0, 0.0)), 1.0));
     // the other one continues
