@@ -156,9 +156,15 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in
-            ["submit", "submit 1", "submit x 1", "submit 1 -1", "busy 1 5 0", "scribble 1 256", "unmap-pointers 1 1"]
-        {
+        for text in [
+            "submit",
+            "submit 1",
+            "submit x 1",
+            "submit 1 -1",
+            "busy 1 5 0",
+            "scribble 1 256",
+            "unmap-pointers 1 1",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }
