@@ -73,12 +73,6 @@ impl Target {
         self.authority() + &self.prefix
     }
 
-    /// The same for all ways to write it.
-    #[must_use]
-    pub fn place_with_port(&self) -> String {
-        format!("{} {}{}", self.host, self.port(), self.prefix)
-    }
-
     /// Nobody else can read what is sent there.
     #[must_use]
     pub fn is_on_this_machine(&self) -> bool {

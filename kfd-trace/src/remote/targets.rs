@@ -48,7 +48,7 @@ pub fn read(files: &[impl AsRef<Path>]) -> Result<Vec<Listed>, Stop> {
             return Err(failed(format!("it is larger than {} MiB: split it", LARGEST >> 20)));
         }
         all.extend(nodes(&text, yaml).map_err(failed)?.into_iter().filter(|node| match node {
-            Ok(target) => known.insert((target.tls, target.place_with_port())),
+            Ok(to) => known.insert((to.tls, to.host.clone(), to.port(), to.prefix.clone())),
             Err(_) => true,
         }));
     }

@@ -1,11 +1,11 @@
 //! An AMD_LOG_LEVEL log checked against the driver: its queues are the existing ones, and those of a recorded
 //! stream.
 
+use crate::timeline::{address, mono_us};
 use anyhow::{Context, Result};
 use kfd_trace_tests::harness::tracer::run_json;
 use kfd_trace_tests::harness::wait::SOON;
 use kfd_trace_tests::harness::{Steered, Stream};
-use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -15,15 +15,9 @@ const WRITE_DISPATCH_ID: u64 = 0x38;
 /// Above every address that mmap returns, and so the last of the report, which is sorted by address.
 const ELSEWHERE: u64 = 0x7fff_f000_0000;
 
-fn address(line: &Value, field: &str) -> Result<u64> {
-    let text = line[field].as_str().with_context(|| format!("no {field}: {line}"))?;
-    Ok(u64::from_str_radix(text.trim_start_matches("0x"), 16)?)
-}
-
 /// What ROCm 7.2 writes for this queue, and for one that is not a KFD queue; the PID is that of a container.
 fn log(created: &Value) -> Result<String> {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
-    let us = now.tv_sec() * 1_000_000 + now.tv_nsec() / 1_000;
+    let us = mono_us()?;
     let line = |text: String| format!(":4:rocvirtual.cpp:1177: {us:010} us: [pid:7 tid: 0x1a2b3] {text}\n");
     let queue = |swq: u64, hwq: u64| {
         let created = format!(

@@ -19,16 +19,16 @@ const WRITE_DISPATCH_ID: u64 = 0x38;
 
 const KERNELS: u64 = 20;
 
-fn ns(clock: ClockId) -> Result<u64> {
+pub(crate) fn ns(clock: ClockId) -> Result<u64> {
     let now = clock_gettime(clock)?;
     Ok(u64::try_from(now.tv_sec())? * 1_000_000_000 + u64::try_from(now.tv_nsec())?)
 }
 
-fn mono_us() -> Result<u64> {
+pub(crate) fn mono_us() -> Result<u64> {
     Ok(ns(ClockId::CLOCK_MONOTONIC)? / 1000)
 }
 
-fn address(line: &Value, field: &str) -> Result<u64> {
+pub(crate) fn address(line: &Value, field: &str) -> Result<u64> {
     let text = line[field].as_str().with_context(|| format!("no {field}: {line}"))?;
     Ok(u64::from_str_radix(text.trim_start_matches("0x"), 16)?)
 }

@@ -1,6 +1,7 @@
 //! `kfd-trace timeline` against a ledger of random operations: every life of a queue, every change of one and every ioctl
 //! is in the trace, at its time.
 
+use crate::timeline::ns;
 use anyhow::{Context, Result};
 use fastrand::Rng;
 use kfd_trace_tests::harness::pftrace::{Slice, slices};
@@ -8,7 +9,7 @@ use kfd_trace_tests::harness::tracer::{program, run};
 use kfd_trace_tests::harness::wait::ATTACH;
 use kfd_trace_tests::harness::{JsonProcess, Steered};
 use nix::sys::signal::Signal;
-use nix::time::{ClockId, clock_gettime};
+use nix::time::ClockId;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,19 +22,14 @@ struct Span(u64, u64);
 
 impl Span {
     fn of<T>(act: impl FnOnce() -> Result<T>) -> Result<(T, Self)> {
-        let begin_ns = now_ns()?;
+        let begin_ns = ns(ClockId::CLOCK_MONOTONIC)?;
         let done = act()?;
-        Ok((done, Span(begin_ns, now_ns()?)))
+        Ok((done, Span(begin_ns, ns(ClockId::CLOCK_MONOTONIC)?)))
     }
 
     fn has(self, at_ns: u64) -> bool {
         (self.0..=self.1).contains(&at_ns)
     }
-}
-
-fn now_ns() -> Result<u64> {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
-    Ok(u64::try_from(now.tv_sec())? * 1_000_000_000 + u64::try_from(now.tv_nsec())?)
 }
 
 /// What was done to one queue.
