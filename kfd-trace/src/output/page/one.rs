@@ -18,7 +18,7 @@ use crate::output::headline::counted;
 use crate::output::memory;
 use crate::output::names;
 use crate::output::standing::Working;
-use crate::state::{Entry, Process, Queue};
+use crate::state::{Entry, Held, Memory, Process, Queue};
 use askama::Template;
 use std::sync::Arc;
 
@@ -76,6 +76,8 @@ struct HeldCells {
     domain: &'static str,
     size: String,
     address: String,
+    /// GPUs that can access it.
+    mapped: String,
     /// HTML.
     age: String,
 }
@@ -183,12 +185,16 @@ fn live_queues(found: &[&Process], seen: Seen, view: &ApiView<'_>) -> QueuesPart
 }
 
 impl MemoryPart {
-    fn new(pid: u32, found: &[&Process], view: &ApiView<'_>) -> Self {
-        let live: Vec<&Process> = found.iter().copied().filter(|process| process.alive()).collect();
-        let mut held: Vec<_> = live.iter().flat_map(|process| process.memory.held()).collect();
-        held.sort_by_key(|(handle, held)| (held.since_ns, *handle));
+    fn new<'v>(pid: u32, found: &[&'v Process], view: &ApiView<'_>) -> Self {
+        let live: Vec<&'v Process> = found.iter().copied().filter(|process| process.alive()).collect();
+        let of = |process: &'v Process| {
+            process.memory.held().map(|(handle, held)| (handle, held, &process.memory))
+        };
+        let mut held: Vec<_> = live.iter().copied().flat_map(of).collect();
+        held.sort_by_key(|(handle, held, _)| (held.since_ns, *handle));
         let count = counted(held.len(), "allocation", "allocations");
-        let row = |(_, held): (u64, &crate::state::Held)| HeldCells {
+        let row = |(_, held, memory): (u64, &Held, &Memory)| HeldCells {
+            mapped: memory.mapping(held).map_or_else(dash, |on| mapped(&memory.gpus(on), view)),
             gpu: names::gpu(held.gpu_id, view.topology),
             domain: held.domain.name(),
             size: if held.domain.has_bytes() { memory::size(held.bytes) } else { dash() },
@@ -200,6 +206,14 @@ impl MemoryPart {
             live.iter().filter_map(|process| process.memory_is_whole()).reduce(|one, other| one && other);
         let rows = Part::new(held.into_iter().map(row).collect(), ROWS);
         MemoryPart { pid, lives: !live.is_empty(), complete, count, rows }
+    }
+}
+
+/// `none`, or the GPUs.
+fn mapped(gpus: &[u32], view: &ApiView<'_>) -> String {
+    match gpus {
+        [] => "none".to_owned(),
+        some => some.iter().map(|id| names::gpu(*id, view.topology)).collect::<Vec<_>>().join(", "),
     }
 }
 

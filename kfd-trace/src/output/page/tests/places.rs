@@ -3,6 +3,7 @@
 use super::super::etag;
 use super::super::view::ROWS;
 use super::*;
+use crate::model::memory::samples::{VRAM, allocated, mapped};
 
 /// The ids of the sections of a page, each with whether it is sent.
 fn sections(html: &str) -> Vec<(&str, bool)> {
@@ -216,4 +217,20 @@ fn memory_of_a_process_that_has_ended_is_not_unseen() {
     assert!(page(&world).contains("No call that allocates memory was seen."));
     world.take(&event(HOUR * 2, 1, 4_000, Body::ProcessRelease));
     assert!(page(&world).contains("It holds no memory: there is no such process now."), "{}", page(&world));
+}
+
+#[test]
+fn an_allocation_has_the_gpus_that_can_access_it() {
+    let mut world = World::with_queues(1, 1, 1);
+    let mut takes = |at_ns, body| world.take(&event(at_ns, 1, 4_000, body));
+    for handle in 1..=3 {
+        takes(HOUR + handle, allocated(handle, GPU, 4096, VRAM));
+    }
+    takes(HOUR + 9, mapped(2, &[GPU], 1));
+    takes(HOUR + 9, mapped(3, &[GPU, GPU + 1], 2));
+    let html = world.shows(Place::Process, &[("pid", "4000")]).expect("a page");
+    // The first is the ring of its queue.
+    let cells = html.split("<td class=\"code\">").skip(2).filter_map(|rest| rest.split("</td>").nth(1));
+    let cells: Vec<&str> = cells.map(|cell| cell.trim_start_matches("<td>")).collect();
+    assert_eq!(cells, ["none", "gpu 0", "gpu 0, gpu_id=58271"], "{html}");
 }
