@@ -2,13 +2,13 @@
 
 use super::VERSION;
 use super::item::Item;
-use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read as _};
+use zstd::stream::read::Decoder;
+use zstd::zstd_safe::DCtx;
 
 /// Bytes of a block's text: a line of a sample of 100,000 queues has a fifth of it. More is meant to fill the memory.
-const LARGEST: usize = 128 << 20;
+const LARGEST: u64 = 128 << 20;
 
 /// Why a recording ends before its end.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum ReadError {
 /// The items of a recording. After an error there are no more; all before it are whole.
 pub struct Reader<R> {
     from: R,
-    decoder: FrameDecoder,
+    context: DCtx<'static>,
     items: VecDeque<Item>,
     /// What comes after the items.
     error: Option<ReadError>,
@@ -40,47 +40,41 @@ pub struct Reader<R> {
 
 impl<R: BufRead> Reader<R> {
     pub fn new(from: R) -> Self {
-        let (decoder, items) = (FrameDecoder::new(), VecDeque::new());
-        Reader { from, decoder, items, error: None, is_zstd: false, begun: false, over: false }
+        let (context, items) = (DCtx::create(), VecDeque::new());
+        Reader { from, context, items, error: None, is_zstd: false, begun: false, over: false }
     }
 
     /// The text of the next block; `None` at the end of the file.
     fn block(&mut self) -> Result<Option<Vec<u8>>, ReadError> {
-        loop {
-            if self.from.fill_buf()?.is_empty() {
+        let mut text = Vec::new();
+        // A frame that is meant to be skipped has none.
+        while text.is_empty() {
+            let start = self.from.fill_buf()?;
+            if start.is_empty() {
                 return if self.begun { Ok(None) } else { Err(ReadError::Cut) };
             }
-            match self.decoder.reset(&mut self.from) {
-                Ok(()) => {
-                    self.is_zstd = true;
-                    break;
-                }
-                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
-                    length,
-                    ..
-                })) => {
-                    io::copy(&mut (&mut self.from).take(u64::from(length)), &mut io::sink())?;
-                }
-                Err(error) => return Err(self.why(&error)),
+            if !self.is_zstd && !is_zstd(start) {
+                return Err(ReadError::Foreign);
             }
-        }
-        match self.decoder.decode_blocks(&mut self.from, BlockDecodingStrategy::UptoBytes(LARGEST)) {
-            Ok(true) => {}
-            Ok(false) => return Err(ReadError::Damaged("it is larger than any recorder's".to_owned())),
-            Err(error) => return Err(self.why(&error)),
-        }
-        let text = self.decoder.collect().unwrap_or_default();
-        let (written, own) = (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum());
-        if written.is_some() && written != own {
-            return Err(ReadError::Damaged("its checksum is another".to_owned()));
+            self.is_zstd = true;
+            let frame = Decoder::with_context(&mut self.from, &mut self.context).single_frame();
+            let read = frame.take(LARGEST + 1).read_to_end(&mut text);
+            match read {
+                Ok(_) if text.len() as u64 <= LARGEST => {}
+                Ok(_) => return Err(ReadError::Damaged("it is larger than any recorder's".to_owned())),
+                Err(error) => return Err(self.why(error)),
+            }
         }
         Ok(Some(text))
     }
 
     /// With no further input, an error is the end of the file, which came too early.
-    fn why(&mut self, error: &FrameDecoderError) -> ReadError {
+    fn why(&mut self, error: io::Error) -> ReadError {
+        // libzstd's own errors have no number of the system.
+        if error.raw_os_error().is_some() {
+            return ReadError::Io(error);
+        }
         match self.from.fill_buf() {
-            Ok(_) if !self.is_zstd => ReadError::Foreign,
             Ok([]) => ReadError::Cut,
             Ok(_) => ReadError::Damaged(error.to_string()),
             Err(error) => ReadError::Io(error),
@@ -103,6 +97,12 @@ impl<R: BufRead> Reader<R> {
         }
         Ok(())
     }
+}
+
+/// Whether a file begins as one of zstd, or as a frame that is meant to be skipped (RFC 8878, 3.1).
+fn is_zstd(start: &[u8]) -> bool {
+    let begins = |magic: [u8; 4]| start.iter().zip(magic).all(|(byte, expected)| *byte == expected);
+    begins([0x28, 0xb5, 0x2f, 0xfd]) || (0x50..=0x5f).any(|first| begins([first, 0x2a, 0x4d, 0x18]))
 }
 
 /// Checks the first line, before it is read as this version has it.
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_block_that_would_fill_the_memory_is_refused() {
-        let bomb = crate::recording::compress(&vec![b' '; LARGEST + (1 << 20)]).expect("a frame");
+        let bomb = crate::recording::compress(&vec![b' '; (128 << 20) + (1 << 20)]).expect("a frame");
         assert!(bomb.len() < 1 << 20, "{}", bomb.len());
         assert!(matches!(read(&bomb), (_, Some(ReadError::Damaged(_)))));
     }
