@@ -168,7 +168,8 @@ pub struct TopArgs {
     /// With --recording: begin at this time: 14:03:27, 2026-11-24T14:03:27Z, or +90s after its begin.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, requires = "recording")]
     pub at: Option<When>,
-    /// Interval between two screens: 1s, 500ms. Keys are answered at once.
+    /// Interval between two screens: 1s, 500ms; longer where the answers of a daemon would take more than 5 % of a
+    /// CPU. Keys are answered at once.
     #[arg(long, value_name = "TIME", value_parser = screen, default_value = "1s")]
     pub interval: Duration,
     #[command(flatten)]

@@ -54,14 +54,16 @@ pub fn read<D: Document>(bytes: &[u8]) -> Result<D, NotRead> {
         schema: u64,
     }
     let version = |schema| (schema != u64::from(SCHEMA)).then_some(NotRead::Version(schema));
-    match serde_json::from_slice::<D>(bytes) {
+    // Once for all of its strings.
+    let text = std::str::from_utf8(bytes).map_err(|error| NotRead::Foreign(error.to_string()))?;
+    match serde_json::from_str::<D>(text) {
         Ok(document) => match version(document.schema()) {
             Some(version) => Err(version),
             None => document.check().map(|()| document).map_err(NotRead::Foreign),
         },
         // Another version may have other fields.
         Err(error) => {
-            let head = serde_json::from_slice::<Head>(bytes).ok();
+            let head = serde_json::from_str::<Head>(text).ok();
             Err(head
                 .and_then(|head| version(head.schema))
                 .unwrap_or_else(|| NotRead::Foreign(error.to_string())))

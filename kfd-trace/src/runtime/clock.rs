@@ -1,6 +1,7 @@
 //! The clocks: records carry CLOCK_MONOTONIC, users read wall time.
 
 use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
 
 /// Nanoseconds of CLOCK_MONOTONIC now.
 #[must_use]
@@ -14,6 +15,13 @@ pub fn mono_ns() -> u64 {
 pub fn boot_ns() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     nanoseconds(now.tv_sec, now.tv_nsec)
+}
+
+/// CPU time of all threads of this process.
+#[must_use]
+pub fn own_cpu() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::from_nanos(nanoseconds(now.tv_sec, now.tv_nsec))
 }
 
 /// The offset from CLOCK_MONOTONIC to the Unix epoch, nanoseconds. Must be read again from time to time,

@@ -6,6 +6,7 @@ use super::screen::Screen;
 use crate::output::reported::{self, ReportedEvent};
 use crate::output::top::{Moment, RECENT, Recent, Silence, Watched};
 use crate::remote::{Access, Client, Documents, Failure, Target};
+use crate::runtime::clock;
 use crate::runtime::exit::Stop;
 use crate::runtime::signals::Signals;
 use crate::runtime::stderr::say;
@@ -20,7 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
     pub access: Access,
-    /// Between two questions.
+    /// Between two questions; longer where these would take more than [`PART`] of a CPU.
     pub interval: Duration,
     pub colour: bool,
 }
@@ -31,7 +32,18 @@ const SOON: Duration = Duration::from_secs(2);
 /// How often the time without an answer is shown.
 const TICK: Duration = Duration::from_secs(1);
 
+/// Of a CPU's time, reading and showing answers takes one part of this many at most.
+const PART: u32 = 20;
+
+/// What is still shown as of now.
+const LONGEST: Duration = Duration::from_secs(10);
+
 type Answer = Result<Moment, Failure>;
+
+/// Until the next question, where an answer took `cpu`.
+pub(super) fn pause(interval: Duration, cpu: Duration) -> Duration {
+    interval.max((cpu * (PART - 1)).min(LONGEST))
+}
 
 /// Watches it until the user ends it. An answer that is missed later ends nothing.
 ///
@@ -97,8 +109,8 @@ async fn show(
         tokio::select! {
             ended = screen.ended() => break ended,
             () = signals.any() => break Ok(()),
-            Some(answer) = answers.recv() => {
-                last.take(answer, Instant::now());
+            Some((answer, pause)) = answers.recv() => {
+                last.take(answer, pause + SOON, Instant::now());
                 screen.show(last.moment(Instant::now()));
             }
             _ = due.tick() => if last.is_old(Instant::now()) {
@@ -125,9 +137,10 @@ impl Last {
         Last { moment, at, soon, failure: None }
     }
 
-    pub(super) fn take(&mut self, answer: Answer, at: Instant) {
+    /// `soon`: when the next one is missed.
+    pub(super) fn take(&mut self, answer: Answer, soon: Duration, at: Instant) {
         match answer {
-            Ok(moment) => *self = Last::new(moment, self.soon, at),
+            Ok(moment) => *self = Last::new(moment, soon, at),
             Err(failure) => self.failure = Some(failure),
         }
     }
@@ -159,12 +172,17 @@ impl Watcher {
         Watcher { client, events: Vec::new(), zone: TimeZone::system() }
     }
 
-    /// Without end, as long as answers are received.
-    async fn ask(mut self, interval: Duration, answers: mpsc::Sender<Answer>) {
+    /// Without end, as long as answers are received, each with the time until the next question.
+    async fn ask(mut self, interval: Duration, answers: mpsc::Sender<(Answer, Duration)>) {
+        let (mut wait, mut before) = (interval, clock::own_cpu());
         loop {
-            sleep(interval).await;
+            sleep(wait).await;
             let answer = self.moment().await;
-            if answers.send(answer).await.is_err() {
+            // What drawing the last one took is in it.
+            let now = clock::own_cpu();
+            wait = pause(interval, now.saturating_sub(before));
+            before = now;
+            if answers.send((answer, wait)).await.is_err() {
                 return;
             }
         }

@@ -2,7 +2,8 @@
 
 use crate::state::{Source, Sources};
 use jiff::Timestamp;
-use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
@@ -38,6 +39,10 @@ where
     deserializer.deserialize_seq(AtMost::<T, N>(PhantomData))
 }
 
+/// Part of the document, unless it has escapes: serde copies each other `Cow`.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
 /// Bytes of a name that are kept: more than any has.
 const NAME: usize = 256;
 /// Bytes of a path that are kept: PATH_MAX.
@@ -54,8 +59,8 @@ pub(super) fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 }
 
 fn cut<'de, D: Deserializer<'de>>(deserializer: D, bytes: usize) -> Result<Option<String>, D::Error> {
-    let text = Option::<Cow<'_, str>>::deserialize(deserializer)?;
-    Ok(text.map(|text| {
+    let text = Option::<Text<'_>>::deserialize(deserializer)?;
+    Ok(text.map(|Text(text)| {
         if text.len() <= bytes {
             return text.into_owned();
         }
@@ -68,13 +73,13 @@ fn cut<'de, D: Deserializer<'de>>(deserializer: D, bytes: usize) -> Result<Optio
 
 /// A number as `0x1f`; `None` for any other text.
 pub(super) fn hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let text = Option::<Cow<'_, str>>::deserialize(deserializer)?;
-    Ok(text.and_then(|text| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()))
+    let text = Option::<Text<'_>>::deserialize(deserializer)?;
+    Ok(text.and_then(|Text(text)| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()))
 }
 
 /// A number as `17`; `None` for any other text.
 pub(super) fn decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    Ok(Option::<Cow<'_, str>>::deserialize(deserializer)?.and_then(|text| text.parse().ok()))
+    Ok(Option::<Text<'_>>::deserialize(deserializer)?.and_then(|Text(text)| text.parse().ok()))
 }
 
 /// Words of a mask, as `0x000000ff`.
@@ -104,14 +109,14 @@ pub(super) fn mask<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 
 /// Names that are not known are of a later version.
 pub(super) fn sources<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sources, D::Error> {
-    let names = at_most::<D, Cow<'_, str>, 16>(deserializer)?;
-    let known = Source::ALL.iter().filter(|source| names.iter().any(|name| name == source.name()));
+    let names = at_most::<D, Text<'_>, 16>(deserializer)?;
+    let known = Source::ALL.iter().filter(|source| names.iter().any(|name| name.0 == source.name()));
     Ok(known.fold(Sources::default(), |all, source| all.with(*source)))
 }
 
 /// A time in RFC 3339, as nanoseconds of the Unix epoch.
 pub(super) fn unix_ns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let text = Cow::<'_, str>::deserialize(deserializer)?;
+    let Text(text) = Text::deserialize(deserializer)?;
     let at = text.parse::<Timestamp>().ok().and_then(|at| u64::try_from(at.as_nanosecond()).ok());
     at.ok_or_else(|| D::Error::custom("a time is not in RFC 3339"))
 }

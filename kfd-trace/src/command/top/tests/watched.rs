@@ -1,6 +1,6 @@
 //! What a daemon serves, on the screen.
 
-use super::super::watched::{Last, WatchOptions, Watcher, first, moment, with_other};
+use super::super::watched::{Last, WatchOptions, Watcher, first, moment, pause, with_other};
 use super::{press, shown};
 use crate::command::top::player::Player;
 use crate::output::reported::{self, Events, Status};
@@ -86,14 +86,23 @@ fn without_an_answer_the_last_one_is_shown_as_old() {
     let old = lines(&last, after(12));
     assert!(old.contains("  OLD  ") && old.contains("no answer for 12s;"), "{old}");
     assert!(old.contains("train"), "the data stays: {old}");
-    last.take(Err(Failure::Refused), after(1));
+    last.take(Err(Failure::Refused), Duration::from_secs(3), after(1));
     let refused = lines(&last, after(2));
     assert!(
         refused.contains("  OLD  ") && refused.contains("no answer for 2s: it refuses the connection"),
         "{refused}"
     );
-    last.take(Ok(first), after(13));
+    last.take(Ok(first), Duration::from_secs(3), after(13));
     assert_eq!(lines(&last, after(14)), fresh);
+}
+
+#[test]
+fn who_takes_long_to_read_is_asked_less_often() {
+    let ms = Duration::from_millis;
+    assert_eq!(pause(ms(1_000), ms(40)), ms(1_000));
+    assert_eq!(pause(ms(1_000), ms(100)), ms(1_900), "a twentieth of two seconds");
+    assert_eq!(pause(ms(1_000), ms(9_000)), ms(10_000));
+    assert_eq!(pause(ms(60_000), ms(9_000)), ms(60_000));
 }
 
 #[test]
@@ -105,7 +114,7 @@ fn a_pause_keeps_the_screen_of_a_daemon() {
     player.take(last.moment(begun));
     assert!(press(&mut player, 'p'));
     let paused = shown(&mut player);
-    last.take(Err(Failure::Refused), begun);
+    last.take(Err(Failure::Refused), Duration::from_secs(3), begun);
     for _ in 0..3 {
         player.take(last.moment(begun + Duration::from_secs(9)));
     }
