@@ -1,10 +1,11 @@
-//! `kfd-trace top` on a terminal: what it shows is what `ps` shows, and the terminal is restored.
+//! `kfd-trace top` on a terminal, and in tmux: what it shows is what `ps` shows, and the terminal is restored.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::tracer::{FEW, program, run_json};
-use kfd_trace_tests::harness::wait::{ATTACH, SOON};
+use kfd_trace_tests::harness::wait::{ATTACH, SOON, until};
 use kfd_trace_tests::harness::{JsonProcess, Steered, TerminalProcess};
 use nix::sys::signal::Signal;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -98,4 +99,57 @@ fn a_recording_is_played_to_its_end_and_again() -> Result<()> {
     }
     top.press("q")?;
     top.wait_restored(ATTACH)
+}
+
+/// A server of its own, which ends with it.
+struct Tmux;
+
+impl Tmux {
+    fn run(args: &[&str]) -> Result<String> {
+        let output = Command::new("tmux").args(["-u", "-L", "top", "-f", "/dev/null"]).args(args).output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "tmux {args:?}: {}: {errors}", output.status);
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Until its screen has a text.
+    fn wait(text: &str, limit: Duration) -> Result<String> {
+        let mut screen = String::new();
+        let look = || {
+            screen = Tmux::run(&["capture-pane", "-p"])?;
+            Ok(screen.contains(text).then(|| screen.clone()))
+        };
+        until("a screen", limit, look)
+            .with_context(|| format!("no {text:?} on the screen of tmux:\n{screen}"))
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        // It may have ended with its last window.
+        let _ = Tmux::run(&["kill-server"]);
+    }
+}
+
+#[test]
+fn tmux_shows_it_and_then_what_was_there_before() -> Result<()> {
+    let mut workload = Steered::having(&["create aql", "create sdma"])?;
+    let line = format!("echo what was there before; {} top {}; exec cat", program(), FEW.join(" "));
+    let _server = Tmux;
+    Tmux::run(&["new-session", "-d", "-x", "100", "-y", "30", &line])?;
+    let pid = workload.pid();
+    let screen = Tmux::wait(&format!("Queues of {pid} "), ATTACH)?;
+    ensure!(screen.lines().count() == 30 && !screen.contains("before"), "{screen}");
+    assert_eq!(types(&screen), ["compute_aql", "sdma"], "{screen}");
+    workload.must("create aql")?;
+    Tmux::wait("queue_create", SOON)?;
+    Tmux::run(&["resize-window", "-x", "80", "-y", "24"])?;
+    Tmux::run(&["send-keys", "?"])?;
+    let screen = Tmux::wait("next table", SOON)?;
+    ensure!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    Tmux::run(&["send-keys", "q"])?;
+    Tmux::run(&["send-keys", "q"])?;
+    let screen = Tmux::wait("what was there before", ATTACH)?;
+    ensure!(!screen.contains("QUEUES"), "{screen}");
+    workload.finish().map(drop)
 }

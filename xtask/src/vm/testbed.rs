@@ -302,7 +302,7 @@ impl Bench {
         let mut pieces = fs::read(&self.userland).context("cannot read the userland piece")?;
         let more = match mode {
             Mode::Cost => userland::BPFTRACE,
-            Mode::Test(_) | Mode::Shell if boot.name == boots::MAIN.name => userland::ROCM_SMI,
+            Mode::Test(_) | Mode::Shell if boot.name == boots::MAIN.name => userland::OF_TESTS,
             _ => return Ok(pieces),
         };
         let _cache = lock::hold(&paths::cache())?;

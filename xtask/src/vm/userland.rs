@@ -1,5 +1,5 @@
 //! The guest's Debian programs: lsof, fuser, strace, rocminfo and busybox with the libraries they need, and
-//! nothing else of their packages; rocm-smi for tests, and bpftrace for the boot that compares with it. Out:
+//! nothing else of their packages; rocm-smi and tmux for tests, and bpftrace for the boot that compares with it. Out:
 //! cached cpio pieces.
 
 use crate::apt::{self, Apt};
@@ -54,12 +54,21 @@ pub(crate) const BPFTRACE: More = More {
 
 /// In no boot that measures: the cost of an allocation depends on the memory in use. It is a program in
 /// Python, which runs `sh -c "ps ..."` for names, with options that busybox does not support, whose shell
-/// prefers its own `ps` to any other.
-pub(crate) const ROCM_SMI: More = More {
-    name: "rocm-smi",
-    packages: &["dash", "procps", "rocm-smi"],
-    programs: &[("bin/dash", "bin/sh"), ("bin/ps", "bin/ps"), ("usr/bin/python3.11", "bin/python3")],
-    folders: &[("usr/lib/python3.11", "lib/python3.11"), ("usr/libexec/rocm_smi", "libexec/rocm_smi")],
+/// prefers its own `ps` to any other. tmux, on whose screen `top` is shown, needs a locale of UTF-8.
+pub(crate) const OF_TESTS: More = More {
+    name: "of-tests",
+    packages: &["dash", "libc-bin", "procps", "rocm-smi", "tmux"],
+    programs: &[
+        ("bin/dash", "bin/sh"),
+        ("bin/ps", "bin/ps"),
+        ("usr/bin/python3.11", "bin/python3"),
+        ("usr/bin/tmux", "bin/tmux"),
+    ],
+    folders: &[
+        ("usr/lib/locale/C.utf8", "lib/locale/C.utf8"),
+        ("usr/lib/python3.11", "lib/python3.11"),
+        ("usr/libexec/rocm_smi", "libexec/rocm_smi"),
+    ],
     links: &[("usr/libexec", "../libexec"), ("bin/rocm-smi", "../usr/libexec/rocm_smi/rocm_smi.py")],
     loaded: &["librocm_smi64.so.1"],
 };
