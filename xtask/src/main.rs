@@ -17,7 +17,7 @@ mod stamp;
 mod test;
 mod vm;
 
-use bench::{daemon, overhead};
+use bench::{daemon, look, overhead};
 use check::{browser, dashboards, deny, fuzz, links, manifests, rules};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -86,6 +86,8 @@ enum Benchmark {
     Overhead(overhead::Args),
     /// What records and scrapes cost the daemon: natively, from generated records
     Daemon(daemon::Args),
+    /// What it costs to replay a recording of a million events, and to watch 10,000 queues
+    Look(look::Args),
 }
 
 fn main() -> ExitCode {
@@ -102,6 +104,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Bench(Benchmark::Overhead(args)) => return exit(overhead::overhead(&args)),
         Command::Bench(Benchmark::Daemon(args)) => return exit(daemon::bench(&args)),
+        Command::Bench(Benchmark::Look(args)) => look::look(&args),
         Command::Dist(args) => dist::dist(&args),
         Command::Packages => dist::check::check(),
         Command::Rules => rules::rules(),

@@ -1,6 +1,6 @@
 //! Instructions and time: records and scrapes with 10 to 100,000 live queues.
 
-use crate::recording::recording;
+use crate::recording::{recording, write_recording};
 use crate::records::Tape;
 use crate::region::{region, value};
 use crate::world::{self, Daemon, NODE, QueueAt, START_BOOTTIME_NS, Size};
@@ -15,6 +15,7 @@ use kfd_trace::output::metrics::{self, BPF_MAPS, Build, Collected, Detail, Forma
 use kfd_trace::state::{History, IoctlTotals, Shown, Snapshot, Source};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::record::mqd_op;
+use std::fs::File;
 use std::io::Write as _;
 use std::time::Duration;
 
@@ -62,13 +63,26 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-fn on(size: Size, act: impl FnOnce(World, &mut Daemon)) -> Result<()> {
+/// Writes a recording of at least so many events.
+pub(crate) fn write() -> Result<()> {
+    let (file, events) = (std::env::args().nth(2), std::env::args().nth(3));
+    let file = File::create_new(file.context("which file?")?).context("cannot write the recording")?;
+    let events: usize = events.context("how many events?")?.parse()?;
+    on(Size { queues: 1_000, ..NODE }, |world, daemon| {
+        daemon.follow(&world.starts());
+        world.births(daemon);
+        let times = events.div_ceil(world.lives_of_queues().len());
+        write_recording(file, &world.lives_one_after_another(times), daemon)
+    })?
+}
+
+fn on<T>(size: Size, act: impl FnOnce(World, &mut Daemon) -> T) -> Result<T> {
     let host = world::host(size)?;
     let mut daemon = Daemon::new(&Roots::under(host.path()));
-    act(World { size }, &mut daemon);
+    let done = act(World { size }, &mut daemon);
     let faults = daemon.faults();
     ensure!(faults == 0, "{faults} records were refused: the generated ones are wrong");
-    Ok(())
+    Ok(done)
 }
 
 /// The measured parts, in a world of this size.
@@ -141,8 +155,13 @@ impl World {
 
     /// Lives of queues in the order of a workload; as many queues live after it as before.
     pub(crate) fn lives_of_queues(self) -> Tape {
+        self.lives_one_after_another(1)
+    }
+
+    /// The same, this often, one time after the other.
+    pub(crate) fn lives_one_after_another(self, times: usize) -> Tape {
         let mut tape = Tape::default();
-        for queue in self.more() {
+        for queue in (0..times).flat_map(|_| self.more()) {
             tape.mqd_write(queue, mqd_op::INIT);
             tape.queue_create(queue);
             tape.mqd_write(queue, mqd_op::UPDATE);

@@ -3,7 +3,8 @@
 //!
 //! Started by `cargo xtask bench daemon`, natively and under callgrind. In: the name of one part. Out: one
 //! JSON object per line: `{"case", "per", "unit", "ns"}` of a [`region`], in the order in which they ran, or
-//! `{"case", "value", "unit"}` of anything else; `serve` prints none, and is a daemon for `cargo xtask attack`.
+//! `{"case", "value", "unit"}` of anything else; `serve` and `write` print none: the one is a
+//! daemon for `cargo xtask attack`, the other writes a recording for `cargo xtask bench look`.
 
 mod callgrind;
 mod load;
@@ -23,11 +24,13 @@ fn main() -> ExitCode {
         Some("load") => load::run(),
         Some("memory") => memory::run(),
         Some("serve") => serve::run(),
+        Some("write") => load::write(),
         // Itself, started by the web server's supervisor.
         Some("web-server") => web_process::run().map_err(Into::into),
         _ => {
             eprintln!(
-                "parts: load, memory, which `cargo xtask bench daemon` runs, and serve, which `cargo xtask attack` runs"
+                "parts: load and memory, which `cargo xtask bench daemon` runs, serve, which `cargo xtask attack` runs, \
+                 and write FILE EVENTS, which `cargo xtask bench look` runs"
             );
             return ExitCode::FAILURE;
         }

@@ -1,17 +1,20 @@
 //! Recordings: what a record costs a stream, a recorder, and a replay.
 
 use crate::load::World;
+use crate::records::Tape;
 use crate::region::{region, value};
 use crate::world::Daemon;
+use anyhow::Result;
 use kfd_trace::attribute::Topology;
 use kfd_trace::model::event::Event;
 use kfd_trace::model::ioctl::Named;
 use kfd_trace::output::event::context::Context;
 use kfd_trace::output::event::json;
-use kfd_trace::recording::{Begin, Item, Line, Machine, Reader, Replay, compress};
+use kfd_trace::recording::{Begin, Item, Line, Machine, Reader, Recorder, Replay, compress};
 use kfd_trace::state::{Change, State};
 use kfd_trace::text::clock::Clock;
 use kfd_trace::tracer::engine::wall_clock;
+use std::fs::File;
 
 /// Lines of a block, some 256 KiB.
 const BLOCK: usize = 700;
@@ -67,4 +70,18 @@ pub(crate) fn recording(world: World, daemon: &mut Daemon) {
             let _ = shown;
         }
     });
+}
+
+/// Records as a file.
+pub(crate) fn write_recording(file: File, records: &Tape, daemon: &mut Daemon) -> Result<()> {
+    let mut recorder = Recorder::new(file)?;
+    recorder.put(&Item::Begin(Begin::new(Machine::default(), daemon.state.limits())))?;
+    daemon.state.start_tape();
+    daemon.follow(records);
+    for input in daemon.state.take_tape() {
+        recorder.put(&Item::Input(input))?;
+    }
+    recorder.put(&Item::End { at_ns: records.now_ns(), text: String::new(), json: "{}".to_owned() })?;
+    recorder.finish()?;
+    Ok(())
 }

@@ -60,6 +60,12 @@ impl Tape {
         self.ends.len()
     }
 
+    /// When the next record comes, CLOCK_MONOTONIC nanoseconds.
+    pub(crate) fn now_ns(&self) -> u64 {
+        // A microsecond from record to record.
+        START_BOOTTIME_NS + 1_000 * self.ends.len() as u64
+    }
+
     pub(crate) fn records(&self) -> impl Iterator<Item = &[u8]> {
         let begins = std::iter::once(0).chain(self.ends.iter().copied());
         begins.zip(&self.ends).map(|(begin, end)| &self.bytes[begin..*end])
@@ -71,8 +77,7 @@ impl Tape {
             size: u32::try_from(size_of::<T>()).unwrap_or(u32::MAX),
             kind: kind as u16,
             version: record::VERSION,
-            // A microsecond from record to record.
-            mono_ns: START_BOOTTIME_NS + 1_000 * self.ends.len() as u64,
+            mono_ns: self.now_ns(),
             process,
             tgid,
             tid: tgid,

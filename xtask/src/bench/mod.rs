@@ -2,4 +2,5 @@
 
 pub(crate) mod baseline;
 pub(crate) mod daemon;
+pub(crate) mod look;
 pub(crate) mod overhead;

@@ -73,8 +73,13 @@ pub(crate) fn bench(args: &Args) -> Result<bool> {
     if args.tracing {
         all.extend(overhead::own()?);
     }
-    print!("{}", if args.json { json(&all)? } else { table(&all) });
+    print(&all, args.json)?;
     Ok(well)
+}
+
+pub(crate) fn print(all: &[Figure], as_json: bool) -> Result<()> {
+    print!("{}", if as_json { json(all)? } else { table(all) });
+    Ok(())
 }
 
 /// Runs `--check`.
