@@ -5,10 +5,13 @@ use super::item::Item;
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read as _};
 use zstd::stream::read::Decoder;
-use zstd::zstd_safe::DCtx;
+use zstd::zstd_safe::{DCtx, DParameter};
 
 /// Bytes of a block's text: a line of a sample of 100,000 queues has a fifth of it. More is meant to fill the memory.
 const LARGEST: u64 = 128 << 20;
+
+/// log2 of the bytes to which a block may refer: those of zstd's level 19, which the recorder is far below.
+const WINDOW: u32 = 23;
 
 /// Why a recording ends before its end.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +43,9 @@ pub struct Reader<R> {
 
 impl<R: BufRead> Reader<R> {
     pub fn new(from: R) -> Self {
-        let (context, items) = (DCtx::create(), VecDeque::new());
+        let (mut context, items) = (DCtx::create(), VecDeque::new());
+        // It is within libzstd's bounds.
+        let _ = context.set_parameter(DParameter::WindowLogMax(WINDOW));
         Reader { from, context, items, error: None, is_zstd: false, begun: false, over: false }
     }
 
@@ -135,6 +140,8 @@ mod tests {
     use super::*;
     use crate::recording::samples::{begin, compressed};
     use serde_json::json;
+    use std::io::Write as _;
+    use zstd::zstd_safe::CParameter;
 
     fn read(bytes: &[u8]) -> (Vec<Item>, Option<ReadError>) {
         let mut error = None;
@@ -152,7 +159,7 @@ mod tests {
         let [first, second, third] = blocks();
         let whole = [first.clone(), second.clone(), third].concat();
         let ends = [(first.len(), 2), (first.len() + second.len(), 3), (whole.len(), 5)];
-        for length in 20..first.len() {
+        for length in 0..first.len() {
             assert!(matches!(read(&whole[..length]), (_, Some(ReadError::Cut))), "{length} bytes");
         }
         for length in first.len()..=whole.len() {
@@ -190,8 +197,52 @@ mod tests {
 
     #[test]
     fn a_block_that_would_fill_the_memory_is_refused() {
-        let bomb = crate::recording::compress(&vec![b' '; (128 << 20) + (1 << 20)]).expect("a frame");
+        let bomb = crate::recording::compress(&vec![b' '; usize::try_from(LARGEST).expect("bytes") + 1])
+            .expect("a frame");
         assert!(bomb.len() < 1 << 20, "{}", bomb.len());
         assert!(matches!(read(&bomb), (_, Some(ReadError::Damaged(_)))));
+    }
+    #[test]
+    fn a_block_that_refers_to_what_is_far_away_is_refused() {
+        let of = |window: u32| {
+            let mut whole = zstd::Encoder::new(Vec::new(), 1).expect("a frame");
+            whole.set_parameter(CParameter::WindowLog(window)).expect("a window");
+            for item in [Item::Begin(begin()), Item::Existing] {
+                serde_json::to_writer(&mut whole, &item).expect("memory");
+                whole.write_all(b"\n").expect("memory");
+            }
+            whole.finish().expect("memory")
+        };
+        assert!(matches!(read(&of(WINDOW)), (items, None) if items.len() == 2));
+        assert!(matches!(read(&of(WINDOW + 1)), (_, Some(ReadError::Damaged(_)))));
+    }
+
+    #[test]
+    fn what_is_meant_to_be_skipped_is_passed_over() {
+        let [first, second, third] = blocks();
+        let skipped = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+        let whole = [&skipped[..], &first, &skipped, &second, &third, &skipped].concat();
+        assert!(matches!(read(&whole), (items, None) if items.len() == 5));
+        for cut in 1..skipped.len() {
+            assert!(
+                matches!(read(&whole[..whole.len() - cut]), (items, Some(ReadError::Cut)) if items.len() == 5)
+            );
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_disk_and_what_is_appended_are_told_apart() {
+        struct Broken;
+        impl io::Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::from_raw_os_error(5))
+            }
+        }
+        let [first, second, _] = blocks();
+        let half = [&first[..], &second[..second.len() / 2]].concat();
+        let all: Vec<_> = Reader::new(io::BufReader::new(half.chain(Broken))).collect();
+        assert!(matches!(all[..], [Ok(_), Ok(_), Err(ReadError::Io(_))]), "{all:?}");
+        let appended = [&first[..], b"more"].concat();
+        assert!(matches!(read(&appended), (items, Some(ReadError::Damaged(_))) if items.len() == 2));
     }
 }

@@ -9,7 +9,8 @@ use kfd_trace::state::{History, StateLimits};
 use kfd_trace::timeline::Timeline;
 use std::io;
 
-/// An item of some 100 bytes of text has a place of 300; zstd's tables and window are there in any case.
+/// An item of some 100 bytes of text has a place of 300. The memory of libzstd, which is C, is not seen: it is bounded by
+/// the window that the reader permits.
 const READ: Bound = Bound { a_byte: 64, always: 4 << 20 };
 
 /// Reads the bytes as a recording, and as the lines of one; replays those, shows each line and what is known at the end,

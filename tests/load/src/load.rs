@@ -3,6 +3,7 @@
 use crate::recording::{recording, write_recording};
 use crate::records::Tape;
 use crate::region::{region, value};
+use crate::serve;
 use crate::world::{self, Daemon, NODE, QueueAt, START_BOOTTIME_NS, Size};
 use anyhow::{Context as _, Result, ensure};
 use flate2::Compression;
@@ -50,6 +51,7 @@ pub(crate) fn run() -> Result<()> {
         world.births(daemon);
         recording(world, daemon);
     })?;
+    serve::api()?;
     for size in [LARGE, PARTITIONED] {
         on(size, |world, daemon| {
             world.processes(daemon);
@@ -69,6 +71,7 @@ pub(crate) fn write() -> Result<()> {
     let file = File::create_new(file.context("which file?")?).context("cannot write the recording")?;
     let events: usize = events.context("how many events?")?.parse()?;
     on(Size { queues: 1_000, ..NODE }, |world, daemon| {
+        daemon.state.start_tape();
         daemon.follow(&world.starts());
         world.births(daemon);
         let times = events.div_ceil(world.lives_of_queues().len());

@@ -72,11 +72,10 @@ pub(crate) fn recording(world: World, daemon: &mut Daemon) {
     });
 }
 
-/// Records as a file.
+/// What is on the daemon's tape, and records, as a file.
 pub(crate) fn write_recording(file: File, records: &Tape, daemon: &mut Daemon) -> Result<()> {
     let mut recorder = Recorder::new(file)?;
     recorder.put(&Item::Begin(Begin::new(Machine::default(), daemon.state.limits())))?;
-    daemon.state.start_tape();
     daemon.follow(records);
     for input in daemon.state.take_tape() {
         recorder.put(&Item::Input(input))?;

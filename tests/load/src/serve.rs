@@ -1,9 +1,11 @@
-//! The pages of 500 processes and 10,000 queues, served as the daemon serves them, until standard input ends.
+//! The pages of 500 processes and 10,000 queues: served as the daemon serves them, until standard input ends, and what
+//! they cost.
 
 use crate::load::Scraped;
 use crate::memory;
+use crate::region::region;
 use crate::world::{self, Daemon, NODE};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use kfd_trace::kernel::Roots;
 use kfd_trace::output::api::{Refusal, Resource};
 use kfd_trace::output::metrics::{Detail, Format};
@@ -16,6 +18,7 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// The daemon's own, but for the maps and probes, which no tracer without a driver has.
 struct Pages {
@@ -45,19 +48,50 @@ impl PageSource for Pages {
     }
 }
 
+/// What the daemon's pages are made of.
+struct Node {
+    shared: SharedPage,
+    daemon: Daemon,
+    /// Its /proc.
+    _host: TempDir,
+}
+
+impl Node {
+    fn new() -> Result<Self> {
+        let host = world::host(NODE)?;
+        let roots = Roots::under(host.path());
+        let detail =
+            Detail { processes: Some(NODE.processes), queues: None, linger: Duration::from_secs(300) };
+        let shared = SharedPage::new(roots.clone(), detail);
+        shared.serves(Serving { tracer: Tracer::idle(&roots), ring_bytes: 0 });
+        let mut daemon = Daemon::new(&roots);
+        shared
+            .with_history(|tracer, history| {
+                memory::fill(&mut daemon, history);
+                std::mem::swap(&mut tracer.state, &mut daemon.state);
+            })
+            .context("no tracer")?;
+        Ok(Node { shared, daemon, _host: host })
+    }
+}
+
+/// Documents of the API.
+pub(crate) fn api() -> Result<()> {
+    let node = Node::new()?;
+    let lists = [
+        (Resource::Queues, "queues", NODE.queues, "queue"),
+        (Resource::Processes, "processes", NODE.processes, "process"),
+    ];
+    for (resource, name, count, unit) in lists {
+        let case = format!("api.{name}.{}_queues", NODE.queues);
+        let text = region(&case, count, unit, || node.shared.api(resource, &[]));
+        ensure!(text.is_ok_and(|text| text.len() > 100 * count), "no {name}");
+    }
+    Ok(())
+}
+
 pub(crate) fn run() -> Result<()> {
-    let host = world::host(NODE)?;
-    let roots = Roots::under(host.path());
-    let detail = Detail { processes: Some(NODE.processes), queues: None, linger: Duration::from_secs(300) };
-    let shared = SharedPage::new(roots.clone(), detail);
-    shared.serves(Serving { tracer: Tracer::idle(&roots), ring_bytes: 0 });
-    let mut daemon = Daemon::new(&roots);
-    shared
-        .with_history(|tracer, history| {
-            memory::fill(&mut daemon, history);
-            std::mem::swap(&mut tracer.state, &mut daemon.state);
-        })
-        .context("no tracer")?;
+    let Node { shared, daemon, _host } = Node::new()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     // Else the thread that serves waits in accept.
     listener.set_nonblocking(true)?;

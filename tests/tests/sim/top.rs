@@ -112,15 +112,14 @@ impl Tmux {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Until its screen has a text.
-    fn wait(text: &str, limit: Duration) -> Result<String> {
+    /// Until its screen is as wanted.
+    fn wait(what: &str, limit: Duration, wanted: impl Fn(&str) -> bool) -> Result<String> {
         let mut screen = String::new();
         let look = || {
             screen = Tmux::run(&["capture-pane", "-p"])?;
-            Ok(screen.contains(text).then(|| screen.clone()))
+            Ok(wanted(&screen).then(|| screen.clone()))
         };
-        until("a screen", limit, look)
-            .with_context(|| format!("no {text:?} on the screen of tmux:\n{screen}"))
+        until(what, limit, look).with_context(|| format!("the screen of tmux:\n{screen}"))
     }
 }
 
@@ -138,18 +137,20 @@ fn tmux_shows_it_and_then_what_was_there_before() -> Result<()> {
     let _server = Tmux;
     Tmux::run(&["new-session", "-d", "-x", "100", "-y", "30", &line])?;
     let pid = workload.pid();
-    let screen = Tmux::wait(&format!("Queues of {pid} "), ATTACH)?;
+    Tmux::wait("its tables", ATTACH, |screen| screen.contains("Queues of "))?;
+    Tmux::run(&["send-keys", &format!("/{pid}"), "Enter"])?;
+    let both = |screen: &str| types(screen) == ["compute_aql", "sdma"];
+    let screen = Tmux::wait("both queues", SOON, both)?;
     ensure!(screen.lines().count() == 30 && !screen.contains("before"), "{screen}");
-    assert_eq!(types(&screen), ["compute_aql", "sdma"], "{screen}");
     workload.must("create aql")?;
-    Tmux::wait("queue_create", SOON)?;
+    Tmux::wait("its creation", SOON, |screen| screen.contains("queue_create") && types(screen).len() == 3)?;
+    // A key at once after it is not lost.
+    Tmux::run(&["resize-window", "-x", "60", "-y", "20", ";", "send-keys", "?"])?;
+    Tmux::wait("that it is too small", SOON, |screen| screen.contains("80 x 24 are needed"))?;
     Tmux::run(&["resize-window", "-x", "80", "-y", "24"])?;
-    Tmux::run(&["send-keys", "?"])?;
-    let screen = Tmux::wait("next table", SOON)?;
-    ensure!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
-    Tmux::run(&["send-keys", "q"])?;
-    Tmux::run(&["send-keys", "q"])?;
-    let screen = Tmux::wait("what was there before", ATTACH)?;
+    Tmux::wait("the help", SOON, |screen| screen.contains("next table"))?;
+    Tmux::run(&["send-keys", "?", "q"])?;
+    let screen = Tmux::wait("the end", ATTACH, |screen| screen.contains("what was there before"))?;
     ensure!(!screen.contains("QUEUES"), "{screen}");
     workload.finish().map(drop)
 }

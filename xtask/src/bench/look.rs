@@ -11,7 +11,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -19,7 +19,10 @@ use std::time::{Duration, Instant};
 /// In the recording.
 const EVENTS: i64 = 1_000_000;
 
-/// How long `top` is watched, after the time until its screen stands.
+/// Between two questions of `top`: so long that it does not ask less often by itself.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long `top` is watched, after it has begun.
 const SETTLES: Duration = Duration::from_secs(10);
 const WATCHED: Duration = Duration::from_secs(60);
 
@@ -49,7 +52,7 @@ pub(crate) fn look(args: &Args) -> Result<()> {
 fn recordings(program: &Path, binary: &Path, dir: &Path) -> Result<Vec<Figure>> {
     let (file, trace) = (dir.join("events.kfdtrace"), dir.join("events.pftrace"));
     step(format!("writing {EVENTS} events"));
-    // A recording that exists is not written over by the next run's begin.
+    // It is refused if it exists.
     let _ = fs::remove_file(&file);
     run::run(Command::new(program).arg("write").arg(&file).arg(EVENTS.to_string()))?;
     let mut all = vec![Figure::new("recording.file", length(&file)?, "bytes")];
@@ -59,10 +62,10 @@ fn recordings(program: &Path, binary: &Path, dir: &Path) -> Result<Vec<Figure>> 
         ("replay.count", &["replay", "-c"]),
         ("timeline", &["timeline"]),
     ];
-    for (case, words) in cases {
-        step(format!("kfd-trace {}", words.join(" ")));
+    for (case, arguments) in cases {
+        step(format!("kfd-trace {}", arguments.join(" ")));
         let mut command = Command::new(binary);
-        command.args(words).arg(&file).stdin(Stdio::null());
+        command.args(arguments).arg(&file).stdin(Stdio::null());
         if case == "timeline" {
             command.arg("-o").arg(&trace);
         }
@@ -82,7 +85,7 @@ fn recordings(program: &Path, binary: &Path, dir: &Path) -> Result<Vec<Figure>> 
     Ok(all)
 }
 
-fn length(file: &PathBuf) -> Result<i64> {
+fn length(file: &Path) -> Result<i64> {
     let length = fs::metadata(file).with_context(|| format!("there is no {}", file.display()))?.len();
     Ok(i64::try_from(length)?)
 }
@@ -132,8 +135,8 @@ fn top(program: &Path, binary: &Path) -> Result<Vec<Figure>> {
     let mut serves = Ended(
         command.arg("serve").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?,
     );
-    let said = BufReader::new(serves.0.stderr.take().context("no stderr")?).lines();
-    let url = said.map_while(Result::ok).find_map(|line| {
+    let lines = BufReader::new(serves.0.stderr.take().context("no stderr")?).lines();
+    let url = lines.map_while(Result::ok).find_map(|line| {
         let (_, address) = line.split_once("serving http://")?;
         Some(format!("http://{}", address.trim_end_matches("/metrics")))
     });
@@ -141,7 +144,14 @@ fn top(program: &Path, binary: &Path) -> Result<Vec<Figure>> {
     step(format!("watching top for {} s", WATCHED.as_secs()));
     let mut command = Command::new("script");
     command
-        .args(["-qfc", &format!("{SCREEN}; exec '{}' top --url {url}", binary.display())])
+        .args([
+            "-qfc",
+            &format!(
+                "{SCREEN}; exec '{}' top --url {url} --interval {}s",
+                binary.display(),
+                INTERVAL.as_secs()
+            ),
+        ])
         .arg("/dev/null");
     // script ends with its input.
     command.env("TERM", "xterm-256color").stdin(Stdio::piped()).stdout(Stdio::null());
@@ -158,13 +168,15 @@ fn top(program: &Path, binary: &Path) -> Result<Vec<Figure>> {
     let before = both(&serves.0)?;
     sleep(WATCHED);
     let after = both(&serves.0)?;
-    let share = |before: u64, after: u64| i64::try_from((after - before) / WATCHED.as_secs());
+    let answers = WATCHED.as_secs() / INTERVAL.as_secs();
+    let each = |before: u64, after: u64| i64::try_from(after.saturating_sub(before) / answers);
+    ensure!(each(before.1, after.1)? > 0, "the daemon was not asked");
     let highest = run::status_number(&top.join("status"), "VmHWM")? * 1024;
     drop(terminal);
     Ok(vec![
-        Figure::new("top.10000_queues.cpu", share(before.0, after.0)?, "ms of CPU per s"),
+        Figure::new("top.10000_queues.cpu", each(before.0, after.0)?, "ms of CPU per answer"),
         Figure::new("top.10000_queues.highest", highest, "bytes"),
-        Figure::new("top.10000_queues.daemon", share(before.1, after.1)?, "ms of CPU per s"),
+        Figure::new("top.10000_queues.daemon", each(before.1, after.1)?, "ms of CPU per answer"),
     ])
 }
 

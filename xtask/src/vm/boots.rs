@@ -119,6 +119,7 @@ pub(crate) const MAIN: Boot = Boot {
                 "doctor::a_node",
                 "doctor::a_process",
                 "doctor::a_thread",
+                "top::tmux",
                 "doctor::another",
                 "doctor::root",
                 "doctor::who",

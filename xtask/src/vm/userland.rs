@@ -52,7 +52,7 @@ pub(crate) const BPFTRACE: More = More {
     loaded: &[],
 };
 
-/// In no boot that measures: the cost of an allocation depends on the memory in use. It is a program in
+/// In no boot that measures: the cost of an allocation depends on the memory in use. rocm-smi is a program in
 /// Python, which runs `sh -c "ps ..."` for names, with options that busybox does not support, whose shell
 /// prefers its own `ps` to any other. tmux, on whose screen `top` is shown, needs a locale of UTF-8.
 pub(crate) const OF_TESTS: More = More {

@@ -7,8 +7,6 @@ use crate::output::top::{Controls, Moment, render};
 use crate::runtime::exit::Stop;
 use crate::runtime::terminal::{self, FullScreen};
 use ratatui::crossterm::event::{self, Event, MouseEventKind};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -113,7 +111,8 @@ impl Screen {
             terminal::leave_raw_mode();
         }
         if let Some(reader) = self.reader.take() {
-            // It has panicked, ends within `KEYS`, or never: crossterm reads the end of a terminal again and again.
+            // It has panicked, ends within `KEYS`, or never, if its terminal was closed: crossterm reads the end of its input
+            // in a loop without end (0.29, `event/source/unix/mio.rs`).
             let ended = async {
                 while !reader.is_finished() {
                     sleep(KEYS / 10).await;
@@ -127,11 +126,7 @@ impl Screen {
 /// Until it is over. Ends the screen where keys cannot be read.
 fn read(inputs: &Sender<Input>, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
-        let ready = is_there().and_then(|there| match there {
-            true => event::poll(Duration::ZERO),
-            false => Err(io::ErrorKind::NotConnected.into()),
-        });
-        let event = match ready {
+        let event = match event::poll(KEYS) {
             Ok(false) => continue,
             Ok(true) => event::read(),
             Err(error) => Err(error),
@@ -145,20 +140,6 @@ fn read(inputs: &Sender<Input>, over: &AtomicBool) {
         if inputs.send(input).is_err() || ends {
             return;
         }
-    }
-}
-
-/// Waits for a key. crossterm would read a terminal that is gone in a loop without end (0.29,
-/// `event/source/unix/mio.rs`).
-fn is_there() -> io::Result<bool> {
-    let stdin = io::stdin();
-    let mut keys = [PollFd::new(&stdin, PollFlags::IN)];
-    let most = Timespec { tv_sec: 0, tv_nsec: i64::from(KEYS.subsec_nanos()) };
-    match poll(&mut keys, Some(&most)) {
-        Ok(_) => Ok(!keys[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)),
-        // Of another size.
-        Err(Errno::INTR) => Ok(true),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
     pub access: Access,
-    /// Between two questions; longer where these would take more than [`PART`] of a CPU.
+    /// Between two questions; longer where reading the answers would take much of a CPU.
     pub interval: Duration,
     pub colour: bool,
 }
@@ -32,10 +32,10 @@ const SOON: Duration = Duration::from_secs(2);
 /// How often the time without an answer is shown.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Of a CPU's time, reading and showing answers takes one part of this many at most.
+/// Of a CPU's time, reading answers takes one part of this many, unless that would make a pause longer than [`LONGEST`].
 const PART: u32 = 20;
 
-/// What is still shown as of now.
+/// Who looks wants no older answer.
 const LONGEST: Duration = Duration::from_secs(10);
 
 type Answer = Result<Moment, Failure>;
@@ -109,8 +109,8 @@ async fn show(
         tokio::select! {
             ended = screen.ended() => break ended,
             () = signals.any() => break Ok(()),
-            Some((answer, pause)) = answers.recv() => {
-                last.take(answer, pause + SOON, Instant::now());
+            Some((answer, next)) = answers.recv() => {
+                last.take(answer, next + SOON, Instant::now());
                 screen.show(last.moment(Instant::now()));
             }
             _ = due.tick() => if last.is_old(Instant::now()) {
@@ -172,17 +172,15 @@ impl Watcher {
         Watcher { client, events: Vec::new(), zone: TimeZone::system() }
     }
 
-    /// Without end, as long as answers are received, each with the time until the next question.
+    /// Without end, as long as answers are received, each with the time until the next one is expected.
     async fn ask(mut self, interval: Duration, answers: mpsc::Sender<(Answer, Duration)>) {
-        let (mut wait, mut before) = (interval, clock::own_cpu());
+        let mut wait = interval;
         loop {
             sleep(wait).await;
+            let (asked, before) = (Instant::now(), clock::own_cpu());
             let answer = self.moment().await;
-            // What drawing the last one took is in it.
-            let now = clock::own_cpu();
-            wait = pause(interval, now.saturating_sub(before));
-            before = now;
-            if answers.send((answer, wait)).await.is_err() {
+            wait = pause(interval, clock::own_cpu().saturating_sub(before));
+            if answers.send((answer, wait + asked.elapsed())).await.is_err() {
                 return;
             }
         }

@@ -204,7 +204,8 @@ impl MemoryPart {
         // Of those whose calls were seen.
         let complete =
             live.iter().filter_map(|process| process.memory_is_whole()).reduce(|one, other| one && other);
-        let rows = Part::new(held.into_iter().map(row).collect(), ROWS);
+        let Part { rows, more } = Part::new(held, ROWS);
+        let rows = Part { rows: rows.into_iter().map(row).collect(), more };
         MemoryPart { pid, lives: !live.is_empty(), complete, count, rows }
     }
 }

@@ -39,7 +39,7 @@ where
     deserializer.deserialize_seq(AtMost::<T, N>(PhantomData))
 }
 
-/// Part of the document, unless it has escapes: serde copies each other `Cow`.
+/// Part of the document, unless it has escapes: serde copies any other `Cow`.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
