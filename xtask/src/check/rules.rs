@@ -20,6 +20,7 @@ pub(crate) use check::{Names, Rules};
 const PACKAGE: &str = "prometheus";
 const FOLDER: &str = "deploy/prometheus";
 const RULES: &str = "kfd-trace.rules.yml";
+const FLEET: &str = "fleet.rules.yml";
 pub(crate) const RUNBOOKS: &str = "docs/runbooks.md";
 pub(crate) const METRICS: &str = "docs/metrics.md";
 
@@ -28,10 +29,10 @@ pub(crate) const METRICS: &str = "docs/metrics.md";
 /// reported.
 pub(crate) fn rules() -> Result<()> {
     let folder = paths::root().join(FOLDER);
-    let rules = folder.join(RULES);
+    let [rules, fleet] = [RULES, FLEET].map(|name| folder.join(name));
     let tests = tests(&folder.join("tests"))?;
     let problems = check::problems(&check::Files {
-        rules: &read_rules()?,
+        rules: &read_rules()?.and(yaml(&fleet)?),
         tests: &tests.iter().map(|path| Ok((name(path), yaml(path)?))).collect::<Result<Vec<_>>>()?,
         metrics: &read(&paths::root().join(METRICS))?,
         runbooks: &read(&paths::root().join(RUNBOOKS))?,
@@ -40,7 +41,7 @@ pub(crate) fn rules() -> Result<()> {
         note(problem);
     }
     let promtool = promtool()?;
-    run::run(Command::new(&promtool).args(["check", "rules", "--lint-fatal"]).arg(&rules))?;
+    run::run(Command::new(&promtool).args(["check", "rules", "--lint-fatal"]).args([&rules, &fleet]))?;
     run::run(Command::new(&promtool).args(["test", "rules"]).args(&tests))?;
     exposition::check(&promtool)?;
     if !problems.is_empty() {

@@ -10,8 +10,13 @@ use std::path::Path;
 use std::process::Command;
 
 /// Files below deploy that are used as they are.
-const DEPLOY: [&str; 4] =
-    ["prometheus/kfd-trace.rules.yml", "grafana/fleet.json", "grafana/node.json", "grafana/process.json"];
+const DEPLOY: [&str; 5] = [
+    "prometheus/kfd-trace.rules.yml",
+    "prometheus/fleet.rules.yml",
+    "grafana/fleet.json",
+    "grafana/node.json",
+    "grafana/process.json",
+];
 
 /// `native`: the same program for this machine, which writes its pages to the folder `pages`.
 pub(super) fn gather(binary: &Path, native: &Path, machine: Machine, pages: &Path) -> Result<Parts> {

@@ -14,6 +14,14 @@ pub(crate) struct Rules {
     groups: Vec<Group>,
 }
 
+impl Rules {
+    /// Those of two files.
+    pub(super) fn and(mut self, other: Rules) -> Self {
+        self.groups.extend(other.groups);
+        self
+    }
+}
+
 #[derive(Debug, Deserialize)]
 struct Group {
     rules: Vec<Rule>,
