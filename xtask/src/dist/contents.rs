@@ -9,7 +9,7 @@ pub(super) struct Parts {
     pub(super) completions: [Vec<u8>; 3],
     pub(super) units: Vec<(String, Vec<u8>)>,
     pub(super) options: Vec<u8>,
-    /// Files below deploy that other programs read: rules of Prometheus, by path.
+    /// Files below deploy that other programs read: rules, dashboards, and a drop-in of systemd, by path.
     pub(super) deploy: Vec<(String, Vec<u8>)>,
     /// Files of docs, by name.
     pub(super) docs: Vec<(String, Vec<u8>)>,

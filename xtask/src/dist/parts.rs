@@ -10,12 +10,13 @@ use std::path::Path;
 use std::process::Command;
 
 /// Files below deploy that are used as they are.
-const DEPLOY: [&str; 5] = [
+const DEPLOY: [&str; 6] = [
     "prometheus/kfd-trace.rules.yml",
     "prometheus/fleet.rules.yml",
     "grafana/fleet.json",
     "grafana/node.json",
     "grafana/process.json",
+    "systemd/record.conf",
 ];
 
 /// `native`: the same program for this machine, which writes its pages to the folder `pages`.
