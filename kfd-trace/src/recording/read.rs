@@ -49,28 +49,24 @@ impl<R: BufRead> Reader<R> {
         Reader { from, context, items, error: None, is_zstd: false, begun: false, over: false }
     }
 
-    /// The text of the next block; `None` at the end of the file.
+    /// The text of the next block, empty for a frame that is meant to be skipped; `None` at the end of the file.
     fn block(&mut self) -> Result<Option<Vec<u8>>, ReadError> {
-        let mut text = Vec::new();
-        // A frame that is meant to be skipped has none.
-        while text.is_empty() {
-            let start = self.from.fill_buf()?;
-            if start.is_empty() {
-                return if self.begun { Ok(None) } else { Err(ReadError::Cut) };
-            }
-            if !self.is_zstd && !is_zstd(start) {
-                return Err(ReadError::Foreign);
-            }
-            self.is_zstd = true;
-            let frame = Decoder::with_context(&mut self.from, &mut self.context).single_frame();
-            let read = frame.take(LARGEST + 1).read_to_end(&mut text);
-            match read {
-                Ok(_) if text.len() as u64 <= LARGEST => {}
-                Ok(_) => return Err(ReadError::Damaged("it is larger than any recorder's".to_owned())),
-                Err(error) => return Err(self.why(error)),
-            }
+        let start = self.from.fill_buf()?;
+        if start.is_empty() {
+            return if self.begun { Ok(None) } else { Err(ReadError::Cut) };
         }
-        Ok(Some(text))
+        if !self.is_zstd && !is_zstd(start) {
+            return Err(ReadError::Foreign);
+        }
+        self.is_zstd = true;
+        let mut text = Vec::new();
+        let frame = Decoder::with_context(&mut self.from, &mut self.context).single_frame();
+        let read = frame.take(LARGEST + 1).read_to_end(&mut text);
+        match read {
+            Ok(_) if text.len() as u64 <= LARGEST => Ok(Some(text)),
+            Ok(_) => Err(ReadError::Damaged("it is larger than any recorder's".to_owned())),
+            Err(error) => Err(self.why(error)),
+        }
     }
 
     /// With no further input, an error is the end of the file, which came too early.
@@ -232,15 +228,21 @@ mod tests {
 
     #[test]
     fn an_error_of_the_disk_and_what_is_appended_are_told_apart() {
-        struct Broken;
+        /// Once; then its file ends.
+        #[derive(Default)]
+        struct Broken(bool);
         impl io::Read for Broken {
             fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-                Err(io::Error::from_raw_os_error(5))
+                if std::mem::replace(&mut self.0, true) {
+                    Ok(0)
+                } else {
+                    Err(io::Error::from_raw_os_error(5))
+                }
             }
         }
         let [first, second, _] = blocks();
         let half = [&first[..], &second[..second.len() / 2]].concat();
-        let all: Vec<_> = Reader::new(io::BufReader::new(half.chain(Broken))).collect();
+        let all: Vec<_> = Reader::new(io::BufReader::new(half.chain(Broken::default()))).collect();
         assert!(matches!(all[..], [Ok(_), Ok(_), Err(ReadError::Io(_))]), "{all:?}");
         let appended = [&first[..], b"more"].concat();
         assert!(matches!(read(&appended), (items, Some(ReadError::Damaged(_))) if items.len() == 2));

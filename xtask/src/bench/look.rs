@@ -175,10 +175,9 @@ fn top(program: &Path, binary: &Path) -> Result<Vec<Figure>> {
     let mut stream = TcpStream::connect(address).context("the daemon does not answer")?;
     write!(stream, "GET /api/v1/queues HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     copy(&mut stream, &mut sink())?;
-    let answers = WATCHED.as_secs_f64() / (INTERVAL + asked.elapsed()).as_secs_f64();
+    let period = millis(INTERVAL + asked.elapsed());
     let each = |before: u64, after: u64| -> Result<i64> {
-        let all = u32::try_from(after.saturating_sub(before))?;
-        Ok(format!("{:.0}", f64::from(all) / answers).parse()?)
+        Ok(i64::try_from(after.saturating_sub(before))? * period / millis(WATCHED))
     };
     ensure!(each(before.1, after.1)? > 0, "the daemon was not asked");
     let highest = run::status_number(&top.join("status"), "VmHWM")? * 1024;

@@ -119,7 +119,6 @@ pub(crate) const MAIN: Boot = Boot {
                 "doctor::a_node",
                 "doctor::a_process",
                 "doctor::a_thread",
-                "top::tmux",
                 "doctor::another",
                 "doctor::root",
                 "doctor::who",
@@ -130,6 +129,7 @@ pub(crate) const MAIN: Boot = Boot {
                 "recording::what",
                 "run::it",
                 "top::the_terminal",
+                "top::tmux",
             ],
         },
         // Tests of the tracer itself, independent of the driver: once is enough, but for the shipped table.
