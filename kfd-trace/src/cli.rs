@@ -196,6 +196,9 @@ pub enum Command {
     /// Serve pages for the daemon, which starts this.
     #[command(name = "web-server", hide = true)]
     WebServer,
+    /// Send records for the daemon, which starts this.
+    #[command(name = "otlp-sender", hide = true)]
+    OtlpSender,
 }
 
 /// Options of `driver-types`.

@@ -2,7 +2,8 @@
 //!
 //! Layers, lowest first: [`model`], [`text`], [`kernel`], [`events`], [`attribute`], [`probes`], [`state`],
 //! [`recording`], [`output`], [`timeline`],
-//! [`amd_log`], [`doctor`], [`hw`], [`runtime`], `log_files`, [`driver_types`], [`tracer`], [`serve`], [`remote`], [`cli`],
+//! [`amd_log`], [`doctor`], [`hw`], [`runtime`], `log_files`, [`driver_types`], [`tracer`], [`serve`], [`remote`],
+//! [`otlp`], [`cli`],
 //! [`command`]. A module uses only the layers before it. `tests/law` checks this; docs/architecture.md
 //! describes it.
 
@@ -19,6 +20,7 @@ pub mod hw;
 pub mod kernel;
 mod log_files;
 pub mod model;
+pub mod otlp;
 pub mod output;
 pub mod probes;
 pub mod recording;

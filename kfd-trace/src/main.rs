@@ -14,6 +14,7 @@ use kfd_trace::command::{
 use kfd_trace::driver_types::TypesOptions;
 use kfd_trace::kernel::Roots;
 use kfd_trace::kernel::types::TypesPlaces;
+use kfd_trace::otlp::{self, Settings};
 use kfd_trace::probes::plan::{Attach, Choice};
 use kfd_trace::remote::{self, Access, AccessOptions};
 use kfd_trace::runtime::exit::Stop;
@@ -166,6 +167,7 @@ fn run(cli: Cli) -> Result<u8> {
             Ok(())
         }
         Some(Command::WebServer) => Ok(web_process::run()?),
+        Some(Command::OtlpSender) => Ok(otlp::run()?),
         Some(Command::Metrics) => Ok(metrics::run()?),
         Some(Command::Man { folder }) => Ok(manual::pages(&folder)?),
         Some(Command::Completions { shell }) => Ok(manual::completions(shell)?),
@@ -180,6 +182,7 @@ fn run(cli: Cli) -> Result<u8> {
             sample: args.ring.probes.sample,
             choice: args.ring.choice(Attach::Single),
             record: args.record.limits(),
+            otlp: Settings::read(&args.otlp.options(), |name| std::env::var(name).ok())?,
         })),
         Some(Command::ExecCommand { pipe, command }) => return Ok(exec_command(pipe, &command)),
     };

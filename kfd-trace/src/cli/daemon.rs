@@ -1,12 +1,15 @@
 //! Options of the daemon.
 
 use super::TracingOptions;
+use super::remote::secret;
 use super::values::{bytes, duration, span};
+use crate::otlp::{OtlpOptions, Protocol};
 use crate::output::metrics::Detail;
 use crate::recording::FolderLimits;
+use crate::remote::Secret;
 use crate::serve::web::listen::{DEFAULT_ADDRESS, address};
 use crate::serve::web::names::host_name;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,6 +39,8 @@ pub struct DaemonArgs {
     pub metrics: MetricsArgs,
     #[command(flatten)]
     pub record: DaemonRecordArgs,
+    #[command(flatten)]
+    pub otlp: OtlpArgs,
     #[command(flatten)]
     pub ring: TracingOptions,
 }
@@ -94,6 +99,56 @@ pub struct DaemonRecordArgs {
     /// Begin another file when one has this many bytes, or after an hour; at most a quarter of --record.max-size.
     #[arg(long = "record.file-size", value_name = "BYTES", value_parser = bytes, default_value = "16MiB", requires = "record")]
     file_size: u64,
+}
+
+/// Where events are sent to.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "OpenTelemetry")]
+pub struct OtlpArgs {
+    /// Send events as logs to the OpenTelemetry collector at this URL: http://HOST:4318 (for gRPC http://HOST:4317). Headers,
+    /// certificates, compression and time come from the variables OTEL_EXPORTER_OTLP_*, as does a URL where this is not given.
+    #[arg(long = "otlp.endpoint", value_name = "URL", value_parser = secret)]
+    endpoint: Option<Secret>,
+    /// How to send [default: OTEL_EXPORTER_OTLP_PROTOCOL, else http/protobuf].
+    #[arg(long = "otlp.protocol", value_name = "NAME", value_enum)]
+    protocol: Option<OtlpProtocol>,
+    /// What to send: who holds what and what goes wrong, or all that is traced but ioctls.
+    #[arg(long = "otlp.events", value_name = "WHICH", value_enum, default_value_t = OtlpEvents::Lifecycle)]
+    events: OtlpEvents,
+    /// Keep at most so many bytes for a collector that is slow or away; drop and count what comes then.
+    #[arg(long = "otlp.queue", value_name = "BYTES", value_parser = bytes, default_value = "16MiB")]
+    queue: u64,
+}
+
+/// How records are sent.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OtlpProtocol {
+    #[value(name = "http/protobuf")]
+    Http,
+    #[value(name = "grpc")]
+    Grpc,
+}
+
+/// Which events are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OtlpEvents {
+    /// Processes, queues, evictions, faults, resets.
+    Lifecycle,
+    /// Also opens, closes, updates of queues and MQDs, and what --runlists adds.
+    All,
+}
+
+impl OtlpArgs {
+    #[must_use]
+    pub fn options(self) -> OtlpOptions {
+        let OtlpArgs { endpoint, protocol, events, queue } = self;
+        let protocol = protocol.map(|protocol| match protocol {
+            OtlpProtocol::Http => Protocol::Http,
+            OtlpProtocol::Grpc => Protocol::Grpc,
+        });
+        let queue_bytes = usize::try_from(queue).unwrap_or(usize::MAX);
+        OtlpOptions { endpoint, protocol, queue_bytes, all: events == OtlpEvents::All }
+    }
 }
 
 impl DaemonRecordArgs {

@@ -3,12 +3,14 @@
 //! If the driver is not loaded yet, or not any more, it waits for it and logs this. Its pages respond from
 //! the start, also while probes are attached or detached, which takes the kernel seconds.
 
+mod export;
 mod recording;
 
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
 use crate::kernel::findings::of_who_waits;
 use crate::model::selected::Selected;
+use crate::otlp;
 use crate::output::metrics::Detail;
 use crate::output::status;
 use crate::probes::plan::Choice;
@@ -23,12 +25,13 @@ use crate::serve::shared::{Serving, SharedPage};
 use crate::serve::web::listen;
 use crate::serve::web::settings::{Settings, SettingsSource};
 use crate::serve::web_process::{self, WebServer};
-use crate::state::StateLimits;
+use crate::state::{History, StateLimits};
 use crate::tracer::driver::{self, UNLOADED};
 use crate::tracer::engine::{TraceRequest, Tracer};
 use crate::tracer::follow::{Follow, Happened, TURN};
 use crate::tracer::history;
 use crate::tracer::waiting::Waiting;
+use export::Export;
 use recording::Recording;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -58,6 +61,8 @@ pub struct DaemonOptions {
     pub choice: Choice,
     /// `None`: nothing is recorded.
     pub record: Option<FolderLimits>,
+    /// `None`: nothing is exported.
+    pub otlp: Option<otlp::Settings>,
 }
 
 /// Runs until SIGTERM or SIGINT; SIGHUP changes nothing.
@@ -95,6 +100,9 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     let page = Arc::new(SharedPage::new(options.roots.clone(), options.detail));
     let mut recording = options.record.as_ref().map(Recording::start).transpose()?;
     recording.iter().for_each(|recording| page.records(recording.watch()));
+    let mut export =
+        options.otlp.as_ref().map(|settings| Export::start(settings, &options.roots)).transpose()?;
+    export.iter().for_each(|export| export.join(&page));
     let allowed_hosts = options.allowed_hosts.clone();
     let server = WebServer { listeners, health, allowed_hosts, configured, source: page.clone() };
     let server = web_process::start(server).map_err(cannot)?;
@@ -106,8 +114,13 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     }
     exposed.iter().for_each(|line| log::warn!("{line}"));
     let mut supervisor = Supervisor::from_env();
-    let traced = trace(options, &page, &mut signals, &mut supervisor, recording.as_mut()).await;
+    let kept = Kept { recording: recording.as_mut(), export: export.as_mut() };
+    let traced = trace(options, &page, &mut signals, &mut supervisor, kept).await;
     supervisor.stopping();
+    if let Some(mut export) = export {
+        page.with_history(|tracer, history| export.detached(tracer, history));
+        export.finish();
+    }
     if let Some(mut recording) = recording {
         page.with_tracer(|tracer| recording.save(tracer));
         recording.finish();
@@ -126,12 +139,50 @@ fn limits(detail: &Detail) -> StateLimits {
     StateLimits { linger_ns: limits.linger_ns.max(detail.linger_ns()), ..limits }
 }
 
+/// Where what is traced is kept beside the history.
+struct Kept<'k> {
+    recording: Option<&'k mut Recording>,
+    export: Option<&'k mut Export>,
+}
+
+impl Kept<'_> {
+    /// The tracer was attached, and what it found was added to its state and to the history.
+    fn attached(&mut self, tracer: &mut Tracer, history: &mut History) {
+        if let Some(recording) = &mut self.recording {
+            recording.attached(tracer);
+        }
+        if let Some(export) = &mut self.export {
+            export.attached(tracer, history);
+        }
+    }
+
+    /// The driver was unloaded, and what ended with it was added.
+    fn unloaded(&mut self, tracer: &mut Tracer, history: &mut History) {
+        if let Some(recording) = &mut self.recording {
+            recording.unloaded(tracer);
+        }
+        if let Some(export) = &mut self.export {
+            export.detached(tracer, history);
+        }
+    }
+
+    /// To be called after all that changes the tracer or the history, and at least once a second.
+    fn save(&mut self, tracer: &mut Tracer, history: &mut History) {
+        if let Some(recording) = &mut self.recording {
+            recording.save(tracer);
+        }
+        if let Some(export) = &mut self.export {
+            export.save(tracer, history);
+        }
+    }
+}
+
 async fn trace(
     options: &DaemonOptions,
     page: &SharedPage,
     signals: &mut Signals,
     supervisor: &mut Supervisor,
-    mut recording: Option<&mut Recording>,
+    mut kept: Kept<'_>,
 ) -> Result<(), Stop> {
     let request = TraceRequest {
         roots: options.roots.clone(),
@@ -143,7 +194,7 @@ async fn trace(
         limits: limits(&options.detail),
     };
     let (mut tracer, mut over) = (Tracer::new(&request), None);
-    if recording.is_some() {
+    if kept.recording.is_some() {
         tracer.state.start_tape();
     }
     let mut waiting = Waiting::default();
@@ -155,15 +206,13 @@ async fn trace(
         page.serves(Serving { tracer, ring_bytes: options.ring_bytes });
         page.with_history(|tracer, history| {
             history::begins(tracer, history);
-            if let Some(recording) = &mut recording {
-                recording.attached(tracer);
-            }
+            kept.attached(tracer, history);
         });
         say("tracing");
         supervisor.up("tracing");
         let follow = Follow::new(ring, options.sample, options.roots.procfs.clone(), TURN);
         let follow = follow.map_err(|error| Stop::failed(format!("cannot continue: {error}")))?;
-        match followed(page, follow, signals, supervisor, recording.as_deref_mut()).await? {
+        match followed(page, follow, signals, supervisor, &mut kept).await? {
             Followed::Signal => return Ok(()),
             Followed::Unloaded(session) => {
                 over = session;
@@ -262,7 +311,7 @@ async fn followed(
     mut follow: Follow,
     signals: &mut Signals,
     supervisor: &mut Supervisor,
-    mut recording: Option<&mut Recording>,
+    kept: &mut Kept<'_>,
 ) -> Result<Followed, Stop> {
     loop {
         let happened = follow.next(&mut &*page, signals).await?;
@@ -287,18 +336,17 @@ async fn followed(
                 }
                 Happened::DriverGone => {
                     let session = history::driver_unloaded(tracer, history);
-                    if let Some(recording) = &mut recording {
-                        recording.unloaded(tracer);
-                    }
+                    kept.unloaded(tracer, history);
                     Some(Followed::Unloaded(session.map(Box::new)))
                 }
                 Happened::TypesRefuted(why) => {
+                    if let Some(export) = &mut kept.export {
+                        export.detached(tracer, history);
+                    }
                     Some(Followed::Refuted(tracer.types_refuted(why).map(Box::new)))
                 }
             };
-            if let Some(recording) = &mut recording {
-                recording.save(tracer);
-            }
+            kept.save(tracer, history);
             over
         });
         if let Some(over) = over.flatten() {

@@ -15,6 +15,7 @@ pub mod belongs;
 pub mod budget;
 pub mod controls;
 pub mod event;
+pub mod exported;
 mod headline;
 mod load;
 mod memory;

@@ -20,6 +20,7 @@ pub use failure::Failure;
 pub use login::{Login, PASSWORD, Secret};
 pub use target::Target;
 pub use targets::{Listed, read as targets};
+pub use trust::{Trust, TrustOptions};
 
 #[cfg(test)]
 pub(crate) mod tests;

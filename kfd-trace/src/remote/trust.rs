@@ -84,6 +84,19 @@ impl Trust {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Trust { config: Arc::new(config), of, has_cert: options.cert.is_some() })
     }
+
+    /// The same for a server of HTTP/2.
+    #[must_use]
+    pub fn for_http2(self) -> Self {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Trust { config: Arc::new(config), ..self }
+    }
+
+    #[must_use]
+    pub fn settings(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Stop> {

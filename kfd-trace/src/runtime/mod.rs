@@ -6,6 +6,7 @@
 pub mod clock;
 pub(crate) mod confine;
 pub mod exit;
+pub(crate) mod frames;
 pub mod launched;
 pub mod password;
 pub mod pidfd;

@@ -6,6 +6,7 @@ use super::shared::{Phase, SharedPage, Taken};
 use crate::events::tables::Tables;
 use crate::kernel::Loading;
 use crate::output::api::{self, ApiQuery, ApiView, EventsView, HeldView, Refusal, Resource, Tracing};
+use crate::output::exported::Exported;
 use crate::output::metrics::{self, Build, Format, Scrape};
 use crate::output::page::{self, PageQuery, PageView, Past, Place, Subject};
 use crate::output::status::Losses;
@@ -176,6 +177,7 @@ impl PageSource for SharedPage {
             build: Build::OWN,
             types: &taken.types,
             recording: self.recording.get().map(Watch::figures),
+            exported: self.exported.get().map(Exported::figures),
             driver_loaded: Loading::can_be_traced(&self.roots.sysfs),
             driver_loads: taken.driver_loads,
             start_time_seconds: clock::seconds(u64::try_from(self.started_unix_ns).unwrap_or(0)),

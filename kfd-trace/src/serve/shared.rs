@@ -8,6 +8,7 @@ use crate::kernel::types::TypesReport;
 use crate::model::ioctl::Named;
 use crate::model::layout::QueueLayout;
 use crate::model::verdict::ProbeStatus;
+use crate::output::exported::Exported;
 use crate::output::metrics::{BPF_MAPS, Collected, Detail, STATE, SYSFS};
 use crate::output::page::Rates;
 use crate::recording::Watch;
@@ -52,6 +53,8 @@ pub struct SharedPage {
     pub(super) rates: Mutex<Arc<Rates>>,
     /// Empty where nothing is recorded.
     pub(super) recording: OnceLock<Watch>,
+    /// Empty where nothing is exported.
+    pub(super) exported: OnceLock<Exported>,
 }
 
 impl Access for &SharedPage {
@@ -65,14 +68,22 @@ impl SharedPage {
     pub fn new(roots: Roots, detail: Detail) -> Self {
         let phase = Mutex::new(Phase::Waiting { why: "starting".to_owned(), left: Box::default() });
         let started_unix_ns = clock::unix_ns();
-        let (history, rates, recording) = (Mutex::default(), Mutex::default(), OnceLock::new());
-        SharedPage { phase, history, roots, detail, started_unix_ns, rates, recording }
+        let (history, rates) = (Mutex::default(), Mutex::default());
+        let (recording, exported) = (OnceLock::new(), OnceLock::new());
+        SharedPage { phase, history, roots, detail, started_unix_ns, rates, recording, exported }
     }
 
     /// What is traced is recorded, too.
     pub fn records(&self, recording: Watch) {
         // There is one.
         let _ = self.recording.set(recording);
+    }
+
+    /// What is traced is exported, too; `all`: also what the history does not keep.
+    pub fn exports(&self, exported: Exported, all: bool) {
+        self.history().start_outlet(all);
+        // There is one.
+        let _ = self.exported.set(exported);
     }
 
     /// A scrape that panicked must not end the tracing: the state is consistent between any two statements.

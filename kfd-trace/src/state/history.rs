@@ -77,6 +77,31 @@ pub struct Matches {
     pub matched: usize,
 }
 
+/// What is new, for who takes it.
+#[derive(Clone, Debug)]
+pub enum New {
+    Entry(Arc<Entry>),
+    /// An event that the history does not keep.
+    Event(Box<Passed>),
+}
+
+/// An event that the history does not keep.
+#[derive(Clone, Debug)]
+pub struct Passed {
+    pub event: Event,
+    pub change: Change,
+    pub owner: Option<Arc<Owner>>,
+    /// Nanoseconds since the Unix epoch.
+    pub wall_ns: i64,
+}
+
+#[derive(Debug)]
+struct Outlet {
+    /// Also what the history does not keep.
+    all: bool,
+    new: Vec<New>,
+}
+
 /// Number of remembered tracing periods; each reload of the driver starts a new one.
 const TRACED: usize = 64;
 
@@ -88,6 +113,8 @@ pub struct History {
     next: u64,
     /// Periods with probes attached, oldest first, in nanoseconds since the Unix epoch.
     traced: VecDeque<Range<i64>>,
+    /// What is new, for who takes it; `None`: nobody does.
+    outlet: Option<Outlet>,
 }
 
 impl Default for History {
@@ -98,7 +125,18 @@ impl Default for History {
 
 impl History {
     fn bounded(limits: impl Fn(Class) -> ClassLimits) -> Self {
-        History { logs: Class::ALL.map(|class| Log::new(limits(class))), next: 0, traced: VecDeque::new() }
+        let logs = Class::ALL.map(|class| Log::new(limits(class)));
+        History { logs, next: 0, traced: VecDeque::new(), outlet: None }
+    }
+
+    /// From here on, what is new is also kept for [`History::take_new`]; `all`: events that the history does not keep, too.
+    pub fn start_outlet(&mut self, all: bool) {
+        self.outlet = Some(Outlet { all, new: Vec::new() });
+    }
+
+    /// What came since the last call, in its order, also where the history has dropped it since.
+    pub fn take_new(&mut self) -> Vec<New> {
+        self.outlet.as_mut().map(|outlet| std::mem::take(&mut outlet.new)).unwrap_or_default()
     }
 
     /// Records an event and its change. `state`: after the event was applied. `mono_to_wall_ns`: current
@@ -107,8 +145,9 @@ impl History {
         let mut recording = Recording { history: self, state, mono_to_wall_ns };
         recording.implied_ends(event, change);
         let ended = |queue_id| change.ended.iter().find(|queue| queue.queue_id == queue_id);
-        if let Some(what) = What::of(event, change, ended) {
-            recording.push(event, change.process, what);
+        match What::of(event, change, ended) {
+            Some(what) => recording.push(event, change.process, what),
+            None => recording.pass(event, change),
         }
     }
 
@@ -143,6 +182,10 @@ impl History {
 
     fn put(&mut self, entry: Entry) {
         self.next += 1;
+        let entry = Arc::new(entry);
+        if let Some(outlet) = &mut self.outlet {
+            outlet.new.push(New::Entry(Arc::clone(&entry)));
+        }
         self.logs[entry.what.class() as usize].push(self.next, entry);
     }
 
@@ -197,14 +240,41 @@ struct Recording<'a> {
 }
 
 impl Recording<'_> {
-    fn push(&mut self, event: &Event, key: Option<ProcessKey>, what: What) {
+    fn owner(
+        &self,
+        event: &Event,
+        key: Option<ProcessKey>,
+        class: Class,
+        comm: Option<&str>,
+    ) -> Option<Arc<Owner>> {
         let row = key.and_then(|key| self.state.process(key));
         let number = event.process.map(ProcessId::into).or(key);
         let key: OwnerKey = (number, event.tgid.or(row.and_then(|row| row.tgid)));
-        let owner = (key != (None, None)).then(|| {
-            let log = &self.history.logs[what.class() as usize];
-            log.owner(key, row, what.comm())
-        });
+        (key != (None, None)).then(|| self.history.log(class).owner(key, row, comm))
+    }
+
+    /// An event that is not kept, for who takes it.
+    #[inline]
+    fn pass(&mut self, event: &Event, change: &Change) {
+        if self.history.outlet.as_ref().is_some_and(|outlet| outlet.all) {
+            self.pass_on(event, change);
+        }
+    }
+
+    /// Apart: usually nobody does.
+    #[cold]
+    #[inline(never)]
+    fn pass_on(&mut self, event: &Event, change: &Change) {
+        let owner = self.owner(event, change.process, Class::Processes, event.body.comm());
+        let wall_ns = wall(event.mono_ns, self.mono_to_wall_ns);
+        let passed = Passed { event: event.clone(), change: change.clone(), owner, wall_ns };
+        if let Some(outlet) = &mut self.history.outlet {
+            outlet.new.push(New::Event(Box::new(passed)));
+        }
+    }
+
+    fn push(&mut self, event: &Event, key: Option<ProcessKey>, what: What) {
+        let owner = self.owner(event, key, what.class(), what.comm());
         self.history.put(Entry {
             mono_ns: event.mono_ns,
             wall_ns: wall(event.mono_ns, self.mono_to_wall_ns),

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The top modules of the crate, lowest first, each with its purpose. docs/architecture.md has the same list.
-const LAYERS: [(&str, &str); 21] = [
+const LAYERS: [(&str, &str); 22] = [
     ("model", "what KFD is, as plain data"),
     ("text", "text for people: times, errnos, tables, control characters"),
     ("kernel", "what this kernel is and offers: symbols, types, offsets, capabilities"),
@@ -29,6 +29,7 @@ const LAYERS: [(&str, &str); 21] = [
     ("tracer", "the engine: probes, driver, lists and samples keep the state true"),
     ("serve", "HTTP: routes, answers, TLS and passwords"),
     ("remote", "the API of a running daemon, here or on another node, as a client"),
+    ("otlp", "events as OpenTelemetry logs, sent to a collector"),
     ("cli", "the command line"),
     ("command", "one file a command"),
 ];

@@ -191,6 +191,7 @@ fn exposition(snapshot: &Snapshot, topology: &Topology, tables: &Tables, undecod
         types: &TypesReport::default(),
         capacities: &[],
         recording: None,
+        exported: None,
         driver_loaded: true,
         driver_loads: 1,
         detail: Detail { processes: Some(200), queues: Some(200), linger: Duration::from_secs(300) },

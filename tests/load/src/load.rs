@@ -297,6 +297,7 @@ impl Scraped {
                     ("seats", 2_048),
                 ],
                 recording: None,
+                exported: None,
                 driver_loaded: true,
                 driver_loads: 1,
                 build: Build::OWN,

@@ -52,6 +52,11 @@ pub fn event(out: &mut impl Write, event: &Event, context: &Context<'_>) -> io::
     writeln!(out)
 }
 
+/// The fields of the event's kind alone.
+pub(crate) fn own<'a>(event: &'a Event, context: &Context<'a>) -> impl Serialize + use<'a> {
+    fields(event, context)
+}
+
 /// The object of one line.
 pub(crate) fn line<'a>(event: &'a Event, context: &'a Context<'a>) -> impl Serialize {
     EventLine {

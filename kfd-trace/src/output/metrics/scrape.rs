@@ -7,6 +7,7 @@ use crate::events::undecoded::Undecoded;
 use crate::kernel::types::TypesReport;
 use crate::model::ioctl::Named;
 use crate::model::verdict::{ProbeStatus, QUEUES, all_see};
+use crate::output::exported::ExportFigures;
 use crate::recording::Figures;
 use crate::state::{IoctlTotals, SampleTotals, Snapshot};
 use kfd_trace_common::counter::ProbeId;
@@ -82,6 +83,8 @@ pub struct Scrape<'a> {
     pub types: &'a TypesReport,
     /// `None` where nothing is recorded.
     pub recording: Option<Figures>,
+    /// `None` where nothing is exported.
+    pub exported: Option<ExportFigures>,
     /// The driver is loaded.
     pub driver_loaded: bool,
     /// Number of driver loads to which the probes were attached.

@@ -310,6 +310,12 @@ metrics! {
         "With --record: bytes of all recordings in its folder.";
     RECORDING_FILES = Gauge "kfd_trace_recording_files" []
         "With --record: recordings in its folder.";
+    OTLP_UP = Gauge "kfd_trace_otlp_up" []
+        "With --otlp.endpoint: 1 if the collector took the last batch of records, 0 if it refused it or is not reached, and before the first one.";
+    OTLP_RECORDS = Counter "kfd_trace_otlp_records_total" ["result"]
+        "With --otlp.endpoint: records accepted by the collector, refused by it for good, or dropped because too many waited (--otlp.queue).";
+    OTLP_WAITING = Gauge "kfd_trace_otlp_waiting_records" []
+        "With --otlp.endpoint: records that wait for the collector.";
     SCRAPE_DURATION = Gauge "kfd_trace_scrape_duration_seconds" []
         "Time to read the maps and the state for this scrape.";
 }

@@ -73,6 +73,13 @@ impl World {
             now_ns: 3_000_000_000,
             wall_minus_mono_ns: 1_790_000_000_000_000_000,
             recording: Some(crate::recording::Figures { writing: true, lost: 3, bytes: 70_000, files: 4 }),
+            exported: Some(crate::output::exported::ExportFigures {
+                up: true,
+                accepted: 90,
+                refused: 2,
+                dropped: 1,
+                waiting: 7,
+            }),
             driver_loaded: true,
             driver_loads: 2,
             build: BUILD,

@@ -7,6 +7,7 @@ use crate::events::tables::{NOT_DECODED, RING_FULL};
 use crate::events::undecoded::probe_name;
 use crate::model::missed::MissCause;
 use crate::model::verdict::Verdict;
+use crate::output::exported::ExportFigures;
 use crate::recording::Figures;
 use crate::state::{Anomaly, Difference, Source};
 use kfd_trace_common::counter::{ProbeId, Trouble};
@@ -32,6 +33,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     all.extend(counters(scrape));
     all.extend(maps(scrape));
     all.extend(scrape.recording.iter().flat_map(recording));
+    all.extend(scrape.exported.iter().flat_map(exported));
     all
 }
 
@@ -41,6 +43,19 @@ fn recording(figures: &Figures) -> [Family; 4] {
         Family::single(&t::RECORDING_LOST, number(figures.lost)),
         Family::single(&t::RECORDING_BYTES, number(figures.bytes)),
         Family::single(&t::RECORDING_FILES, number(figures.files)),
+    ]
+}
+
+fn exported(figures: &ExportFigures) -> [Family; 3] {
+    let mut records = Family::new(&t::OTLP_RECORDS);
+    let ExportFigures { accepted, refused, dropped, .. } = *figures;
+    for (result, count) in [("accepted", accepted), ("refused", refused), ("dropped", dropped)] {
+        records.set(&[result], number(count));
+    }
+    [
+        Family::single(&t::OTLP_UP, number(figures.up.into())),
+        records,
+        Family::single(&t::OTLP_WAITING, number(figures.waiting)),
     ]
 }
 

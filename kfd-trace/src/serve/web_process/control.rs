@@ -2,7 +2,7 @@
 //! with the descriptors for it; then each configuration that is to be in force. Its end is the request to end.
 
 use super::lane::LANES;
-use super::{read_frame, read_rest, write_frame};
+use crate::runtime::frames::{read_frame, read_rest, write_frame};
 use crate::serve::web::settings::Files;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,

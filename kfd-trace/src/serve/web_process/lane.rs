@@ -3,10 +3,10 @@
 //!
 //! The tracer trusts no question: it is as long as a request may be, is one of four, and has one answer.
 
-use super::{read_frame, write_frame};
 use crate::output::api::{Refusal, Resource};
 use crate::output::metrics::Format;
 use crate::output::page::Place;
+use crate::runtime::frames::{read_frame, write_frame};
 use crate::serve::router::PageSource;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Write as _};

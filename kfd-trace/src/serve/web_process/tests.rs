@@ -1,12 +1,12 @@
 use super::control::{Descriptors, Orders, receive_files, receive_orders, send_files, send_orders};
 use super::lane::{Lanes, answer, pairs};
-use super::*;
 use crate::output::api::{Refusal, Resource};
 use crate::output::metrics::Format;
 use crate::output::page::Place;
+use crate::runtime::frames::{read_frame, write_frame};
 use crate::serve::router::PageSource;
 use crate::serve::web::settings::SettingsSource;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::thread;

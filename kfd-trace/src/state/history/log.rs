@@ -69,10 +69,11 @@ impl Log {
     }
 
     /// `number`: greater than all previous ones.
-    pub(super) fn push(&mut self, number: u64, entry: Entry) {
+    pub(super) fn push(&mut self, number: u64, entry: impl Into<Arc<Entry>>) {
+        let entry = entry.into();
         self.bytes += cost(&entry);
         let own = entry.owner.as_ref().map(|owner| self.owned(owner, number));
-        self.entries.insert(number, Arc::new(entry));
+        self.entries.insert(number, entry);
         let share = self.limits.entries / SHARE;
         if let Some((oldest, count)) = own
             && count > share

@@ -212,6 +212,7 @@ fn without_probes_queues_are_read_from_sysfs() {
         now_ns: 0,
         wall_minus_mono_ns: 0,
         recording: None,
+        exported: None,
         driver_loaded: false,
         driver_loads: 0,
         build: BUILD,

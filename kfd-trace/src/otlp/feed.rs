@@ -1,0 +1,135 @@
+//! Hands over what happened to the threads that export it: never waits for them, and knows what was dropped.
+
+use super::batch::{Batch, Filling};
+use super::delivery::Delivery;
+use super::record::{Encoder, Told};
+use super::resource::{Envelope, Host, resource};
+use super::settings::Settings;
+use crate::output::exported::Exported;
+use crate::runtime::clock;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What may wait to become records: seconds of a busy thread, some 20 MB.
+const UNMADE: usize = 1 << 16;
+
+/// How long the end waits for the collector.
+const LAST: Duration = Duration::from_secs(5);
+
+/// The side of the thread that follows the ring buffer.
+#[derive(Debug)]
+pub struct Feed {
+    told: Sender<Vec<Told>>,
+    unmade: Arc<AtomicUsize>,
+    exported: Exported,
+    /// Records that were dropped here since the last one that was handed over.
+    dropped: u64,
+    delivery: Arc<Delivery>,
+    done: Receiver<()>,
+}
+
+impl Feed {
+    /// To be called after capabilities were given up: the threads keep those that there are.
+    ///
+    /// # Errors
+    /// If there is no thread. A collector that does not answer is tried again.
+    pub fn new(settings: &Settings, host: &Host) -> io::Result<Self> {
+        let exported = Exported::default();
+        let envelope = Envelope::new(resource(host, settings));
+        let (way, bytes) = (settings.way.clone(), settings.queue_bytes);
+        let delivery = Arc::new(Delivery::new(way, bytes, envelope, exported.clone()));
+        let (told, received) = channel();
+        let (sender, done) = channel();
+        let unmade = Arc::new(AtomicUsize::new(0));
+        let maker = Maker { received, unmade: Arc::clone(&unmade), delivery: Arc::clone(&delivery) };
+        thread::Builder::new().name("otlp-records".to_owned()).spawn(move || maker.run())?;
+        let deliverer = Arc::clone(&delivery);
+        let deliver = move || {
+            deliverer.run();
+            drop(sender);
+        };
+        thread::Builder::new().name("otlp-sender".to_owned()).spawn(deliver)?;
+        Ok(Feed { told, unmade, exported, dropped: 0, delivery, done })
+    }
+
+    #[must_use]
+    pub fn exported(&self) -> Exported {
+        self.exported.clone()
+    }
+
+    /// Hands these over, in their order.
+    pub fn put(&mut self, mut told: Vec<Told>) {
+        if self.unmade.load(Relaxed) + told.len() > UNMADE {
+            let before = told.len();
+            // What comes next must be told of the right GPUs, and when it began.
+            told.retain(|told| !matches!(told, Told::New(_)));
+            let dropped = (before - told.len()) as u64;
+            self.dropped += dropped;
+            self.exported.drops(dropped);
+        }
+        if told.is_empty() {
+            return;
+        }
+        if self.dropped > 0 {
+            told.insert(0, Told::Dropped(std::mem::take(&mut self.dropped)));
+        }
+        self.unmade.fetch_add(told.len(), Relaxed);
+        // The thread ends with this side; one that panicked has said so.
+        if let Err(unsent) = self.told.send(told) {
+            self.exported.drops(unsent.0.len() as u64);
+        }
+    }
+
+    /// Waits a little for the collector.
+    pub fn finish(self) {
+        let Feed { told, exported, delivery, done, .. } = self;
+        drop(told);
+        let _ = done.recv_timeout(LAST);
+        let left = exported.figures().waiting;
+        if left > 0 {
+            log::warn!("{}: {left} records were not exported before the end", delivery.shown());
+        }
+    }
+}
+
+/// Makes records, in a thread of its own.
+struct Maker {
+    received: Receiver<Vec<Told>>,
+    unmade: Arc<AtomicUsize>,
+    delivery: Arc<Delivery>,
+}
+
+impl Maker {
+    fn run(&self) {
+        let (mut encoder, mut filling) = (Encoder::default(), Filling::default());
+        loop {
+            match self.received.recv_timeout(filling.patience(Instant::now())) {
+                Ok(told) => {
+                    let (count, now_ns) = (told.len(), clock::unix_ns());
+                    for told in &told {
+                        if encoder.encode(told, now_ns, &mut filling.batch.bytes) {
+                            filling.added(Instant::now());
+                        }
+                        self.send(filling.complete(Instant::now()));
+                    }
+                    self.unmade.fetch_sub(count, Relaxed);
+                }
+                Err(RecvTimeoutError::Timeout) => self.send(filling.complete(Instant::now())),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.send(filling.take());
+                    return self.delivery.end();
+                }
+            }
+        }
+    }
+
+    fn send(&self, batch: Option<Batch>) {
+        if let Some(batch) = batch {
+            self.delivery.put(batch);
+        }
+    }
+}

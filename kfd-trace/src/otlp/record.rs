@@ -1,0 +1,309 @@
+//! Events as records of OTLP. In: entries of the history and what else is told, in their order. Out: their bytes, each with
+//! the next number of this run: what is missing or came twice behind a collector can be counted by that.
+//!
+//! Names are those of OpenTelemetry's semantic conventions where they have one (process, thread, container, k8s, hw), else begin
+//! with `kfd.` or `slurm.`; docs/fleet-events.md lists them.
+
+use super::fields::attributes;
+use super::proto::{AnyValue, KeyValue, LogRecord, Value, int, pair, text};
+use crate::attribute::{Gpu, Runtime, Topology};
+use crate::model::event::{Body, Event};
+use crate::model::ioctl::Named;
+use crate::output::event::context::Context;
+use crate::output::event::json::own;
+use crate::state::{Change, New, Owner, Passed, Queue, What};
+use crate::text::clock::Clock;
+use jiff::tz::TimeZone;
+use prost::Message as _;
+use prost::encoding::{WireType, encode_key, encode_varint};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// `ScopeLogs.log_records`
+const LOG_RECORDS: u32 = 2;
+
+/// Owners whose attributes are kept; there are a few records of each at a time.
+const OWNERS: usize = 256;
+
+/// What is told to who exports.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// An event.
+    New(New),
+    /// The GPUs that are meant from here on.
+    Gpus(Topology),
+    /// Probes are attached; what exists comes next.
+    Begin(At),
+    /// They are not any more.
+    End(At),
+    /// What the tracer itself has lost until now, by name.
+    Lost(At, BTreeMap<String, u64>),
+    /// So many were dropped before they came here.
+    Dropped(u64),
+}
+
+/// A time: CLOCK_MONOTONIC, and nanoseconds of the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    pub mono_ns: u64,
+    pub unix_ns: i64,
+}
+
+/// As OTLP numbers them.
+#[derive(Clone, Copy)]
+enum Severity {
+    Info = 9,
+    Warn = 13,
+    Error = 17,
+}
+
+impl Severity {
+    const fn text(self) -> &'static str {
+        match self {
+            Severity::Info => "INFO",
+            Severity::Warn => "WARN",
+            Severity::Error => "ERROR",
+        }
+    }
+
+    fn of(body: &Body) -> Self {
+        match body {
+            Body::VmFault(_)
+            | Body::GpuResetBegin { .. }
+            | Body::GpuResetEnd { .. }
+            | Body::HwsHang { .. } => Severity::Error,
+            Body::Evict(_) | Body::EvictFailed(_) | Body::QueueDestroyFailed { .. } => Severity::Warn,
+            _ if body.errno().is_some() => Severity::Warn,
+            _ => Severity::Info,
+        }
+    }
+}
+
+/// By address, which is no other's as long as the owner is kept beside it.
+type Owners = HashMap<usize, (Arc<Owner>, Vec<u8>)>;
+
+/// Makes records.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    /// Number of the last record.
+    last: u64,
+    gpus: Topology,
+    /// Attributes of owners, as bytes of a record that has nothing else.
+    owners: Owners,
+    record: Vec<u8>,
+}
+
+impl Encoder {
+    /// Adds a record to `out`, as a field of `ScopeLogs`; false if this is none. `now_ns`: nanoseconds of the Unix epoch.
+    pub fn encode(&mut self, told: &Told, now_ns: i64, out: &mut Vec<u8>) -> bool {
+        match told {
+            Told::New(New::Entry(entry)) => match (entry.event(), &entry.what) {
+                (Some((event, change)), _) => {
+                    self.event(&event, &change, entry.owner.as_ref(), entry.wall_ns, now_ns, out);
+                }
+                (None, What::Driver { loads, .. }) => {
+                    let at = At { mono_ns: entry.mono_ns, unix_ns: entry.wall_ns };
+                    let loads = pair("kfd.driver_loads", unsigned(*loads));
+                    self.own(entry.name(), Severity::Info, at, None, vec![loads], now_ns, out);
+                }
+                (None, _) => return false,
+            },
+            Told::New(New::Event(passed)) => {
+                let Passed { event, change, owner, wall_ns } = &**passed;
+                self.event(event, change, owner.as_ref(), *wall_ns, now_ns, out);
+            }
+            Told::Begin(at) => self.own("trace_begin", Severity::Info, *at, None, Vec::new(), now_ns, out),
+            Told::End(at) => self.own("trace_end", Severity::Info, *at, None, Vec::new(), now_ns, out),
+            Told::Lost(at, lost) => {
+                let sum = lost.values().sum();
+                let names: Vec<String> =
+                    lost.iter().map(|(name, count)| format!("{name}: {count}")).collect();
+                let attributes = vec![pair("kfd.lost", unsigned(sum))];
+                self.own("lost", Severity::Warn, *at, Some(names.join("; ")), attributes, now_ns, out);
+            }
+            Told::Gpus(gpus) => {
+                self.gpus = gpus.clone();
+                return false;
+            }
+            Told::Dropped(count) => {
+                self.last += count;
+                return false;
+            }
+        }
+        true
+    }
+
+    fn event(
+        &mut self,
+        event: &Event,
+        change: &Change,
+        owner: Option<&Arc<Owner>>,
+        unix_ns: i64,
+        now_ns: i64,
+        out: &mut Vec<u8>,
+    ) {
+        let clock =
+            Clock { mono_to_wall_ns: i128::from(unix_ns) - i128::from(event.mono_ns), zone: TimeZone::UTC };
+        let context = Context {
+            clock: &clock,
+            process: None,
+            ended: &change.ended,
+            lasted_ns: change.lasted_ns,
+            priority_before: change.priority_before,
+            hit: &change.hit,
+            mismatch: None,
+            named: Named::default(),
+            topology: &self.gpus,
+        };
+        let mut own = match &event.body {
+            // The rest is its owner's.
+            Body::ProcessSeen(seen) => {
+                let since = seen.start_boottime_ns.map(|ns| pair("kfd.start_boottime_ns", unsigned(ns)));
+                let path = owner.and_then(|owner| owner.details.cgroup.as_deref());
+                let path = path.map(|path| text("process.linux.cgroup", path));
+                let standing = pair("kfd.standing", Value::Bool(seen.standing));
+                [Some(standing), since, path].into_iter().flatten().collect()
+            }
+            _ => attributes(&own(event, &context)),
+        };
+        if let Body::QueueDestroy { queue_id, .. } = event.body {
+            own.extend(context.ended(queue_id).and_then(|queue| known_ns(queue, event.mono_ns)));
+        }
+        own.extend(self.gpu(&own));
+        if event.tid != 0 {
+            own.extend([int("thread.id", event.tid), int("kfd.task_pid", event.task_tgid)]);
+        }
+        let at = At { mono_ns: event.mono_ns, unix_ns };
+        self.begin(event.body.kind().name(), Severity::of(&event.body), at, None, own, now_ns);
+        if let Some(owner) = owner {
+            let bytes = kept(&mut self.owners, owner);
+            self.record.extend_from_slice(bytes);
+        }
+        self.put(out);
+    }
+
+    /// A record that belongs to no process.
+    #[expect(clippy::too_many_arguments, reason = "the fields of a record")]
+    fn own(
+        &mut self,
+        name: &str,
+        severity: Severity,
+        at: At,
+        body: Option<String>,
+        attributes: Vec<KeyValue>,
+        now_ns: i64,
+        out: &mut Vec<u8>,
+    ) {
+        self.begin(name, severity, at, body, attributes, now_ns);
+        self.put(out);
+    }
+
+    /// Begins a record with all but what its owner has.
+    fn begin(
+        &mut self,
+        name: &str,
+        severity: Severity,
+        at: At,
+        body: Option<String>,
+        mut attributes: Vec<KeyValue>,
+        now_ns: i64,
+    ) {
+        self.last += 1;
+        let event_name = format!("kfd.{name}");
+        attributes.push(text("otel.event.name", event_name.as_str()));
+        attributes.push(pair("kfd.seq", unsigned(self.last)));
+        attributes.push(pair("kfd.mono_ns", unsigned(at.mono_ns)));
+        let body = Value::Text(body.unwrap_or_else(|| name.to_owned()));
+        let record = LogRecord {
+            time_unix_nano: u64::try_from(at.unix_ns).unwrap_or(0),
+            observed_time_unix_nano: u64::try_from(now_ns).unwrap_or(0),
+            severity_number: severity as i32,
+            severity_text: severity.text().to_owned(),
+            body: Some(AnyValue { value: Some(body) }),
+            attributes,
+            event_name,
+        };
+        self.record.clear();
+        // A vector has room for all.
+        let _ = record.encode(&mut self.record);
+    }
+
+    fn put(&mut self, out: &mut Vec<u8>) {
+        encode_key(LOG_RECORDS, WireType::LengthDelimited, out);
+        encode_varint(self.record.len() as u64, out);
+        out.extend_from_slice(&self.record);
+    }
+
+    /// What else is known of the GPU that an event names.
+    fn gpu(&self, own: &[KeyValue]) -> Vec<KeyValue> {
+        let id = own.iter().find(|pair| pair.key == "kfd.gpu_id").and_then(|pair| pair.value.as_ref());
+        let Some(Value::Int(id)) = id.and_then(|value| value.value.as_ref()) else { return Vec::new() };
+        let gpu = u32::try_from(*id).ok().and_then(|id| self.gpus.gpu(id));
+        gpu.map(of_gpu).unwrap_or_default()
+    }
+}
+
+fn unsigned(value: u64) -> Value {
+    i64::try_from(value).map_or_else(|_| Value::Text(value.to_string()), Value::Int)
+}
+
+fn of_gpu(gpu: &Gpu) -> Vec<KeyValue> {
+    let place = gpu.pci.as_ref().map(|pci| match gpu.partition {
+        Some(partition) => text("hw.id", format!("{pci}/{partition}")),
+        None => text("hw.id", pci.as_str()),
+    });
+    [Some(int("kfd.gpu", gpu.index)), place].into_iter().flatten().collect()
+}
+
+/// For how long an ended queue is known to have existed.
+fn known_ns(queue: &Queue, at_ns: u64) -> Option<KeyValue> {
+    let from_ns = queue.born_ns.or(queue.adopted_ns)?;
+    Some(pair("kfd.known_ns", unsigned(at_ns.saturating_sub(from_ns))))
+}
+
+fn kept<'k>(owners: &'k mut Owners, owner: &Arc<Owner>) -> &'k [u8] {
+    let address = Arc::as_ptr(owner) as usize;
+    if owners.len() >= OWNERS && !owners.contains_key(&address) {
+        owners.clear();
+    }
+    let made = || {
+        let record = LogRecord { attributes: of_owner(owner), ..LogRecord::default() };
+        (Arc::clone(owner), record.encode_to_vec())
+    };
+    &owners.entry(address).or_insert_with(made).1
+}
+
+/// Whose it is. Its arguments are not among it: they may hold secrets.
+fn of_owner(owner: &Owner) -> Vec<KeyValue> {
+    let details = &owner.details;
+    let (belongs, names) = (&details.belongs, details.pod.as_ref());
+    let container = belongs.container.as_ref();
+    let slurm = belongs.slurm.as_ref();
+    let number = |key: &str, value: Option<u32>| value.map(|value| int(key, value));
+    let word = |key: &str, value: Option<&str>| value.map(|value| text(key, value));
+    [
+        number("process.pid", owner.pid()),
+        number("process.vpid", owner.ns_pid),
+        word("process.executable.name", owner.comm.as_deref()),
+        number("process.user.id", owner.uid),
+        owner.id().map(|id| pair("kfd.process", unsigned(id.0))),
+        number("kfd.context_id", owner.context_id),
+        word("container.id", container.map(|container| container.id.as_str())),
+        word("container.runtime.name", container.and_then(|found| found.runtime).map(Runtime::name)),
+        word("container.name", details.container_name.as_deref()),
+        word("k8s.pod.uid", belongs.pod_uid.as_deref()),
+        word("k8s.namespace.name", names.map(|names| names.namespace.as_str())),
+        word("k8s.pod.name", names.map(|names| names.pod.as_str())),
+        word("k8s.container.name", names.and_then(|names| names.container.as_deref())),
+        number("slurm.job.id", slurm.map(|slurm| slurm.job)),
+        word("slurm.step.id", slurm.and_then(|slurm| slurm.step.as_deref())),
+        number("slurm.user.id", slurm.and_then(|slurm| slurm.uid)),
+        word("kfd.unit", belongs.unit.as_deref()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests;
