@@ -58,6 +58,10 @@ pub struct MetricsArgs {
     /// Export series of at most this many processes; count the others.
     #[arg(long = "metrics.max-processes", value_name = "N", default_value_t = 200)]
     max_processes: usize,
+    /// Give series to at most this many new processes an hour; count the others. So short ones cost a store a bounded number of
+    /// series.
+    #[arg(long = "metrics.max-new-processes", value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    max_new_processes: u64,
     /// Keep the series of a process this long after its end: 0s, 30s, 5m.
     #[arg(long = "metrics.linger", value_name = "TIME", value_parser = span, default_value = "5m")]
     linger: Duration,
@@ -77,6 +81,7 @@ impl MetricsArgs {
     pub fn detail(&self) -> Detail {
         Detail {
             processes: (!self.no_per_process).then_some(self.max_processes),
+            new_processes: self.max_new_processes,
             queues: self.per_queue.then_some(self.max_queues),
             linger: self.linger,
         }

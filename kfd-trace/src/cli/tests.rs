@@ -99,7 +99,8 @@ fn detail(flags: &str) -> Detail {
 
 #[test]
 fn series_of_processes_and_queues_are_switched_as_those_of_other_exporters() {
-    let default = Detail { processes: Some(200), queues: None, linger: Duration::from_secs(300) };
+    let default =
+        Detail { processes: Some(200), new_processes: 1000, queues: None, linger: Duration::from_secs(300) };
     assert_eq!(detail(""), default);
     assert_eq!(detail("--metrics.per-process --no-metrics.per-queue"), default);
     assert_eq!(detail("--no-metrics.per-process"), Detail { processes: None, ..default });

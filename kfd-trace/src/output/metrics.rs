@@ -14,6 +14,7 @@ mod identity;
 mod ioctls;
 mod life;
 mod memory;
+mod newcomers;
 mod processes;
 mod sample;
 mod scheduler;
@@ -25,6 +26,7 @@ mod tracer;
 
 pub use detail::Detail;
 pub use exposition::Format;
+pub use newcomers::{Admitted, Newcomers};
 pub use scrape::{BPF_MAPS, Build, Collected, STATE, SYSFS, Scrape};
 pub use table::{MetricDoc, describe};
 

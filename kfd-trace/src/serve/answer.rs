@@ -18,6 +18,7 @@ use crate::text::clock::Clock;
 use jiff::tz::TimeZone;
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 
 /// The time of a response.
 struct Now {
@@ -158,7 +159,7 @@ impl PageSource for SharedPage {
             listed
         });
         let now_ns = clock::mono_ns();
-        let scrape = Scrape {
+        let mut scrape = Scrape {
             snapshot: &taken.snapshot,
             queues_by_ioctl: taken.queues_by_ioctl,
             named: taken.named,
@@ -172,6 +173,7 @@ impl PageSource for SharedPage {
             undecoded: &taken.undecoded,
             capacities: &taken.capacities,
             detail: self.detail,
+            admitted: None,
             now_ns,
             wall_minus_mono_ns: clock::wall_minus_mono_ns(),
             build: Build::OWN,
@@ -183,6 +185,11 @@ impl PageSource for SharedPage {
             start_time_seconds: clock::seconds(u64::try_from(self.started_unix_ns).unwrap_or(0)),
             duration_seconds: clock::seconds(now_ns.saturating_sub(begin)),
         };
+        let admitted = self.detail.processes.map(|most| {
+            let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
+            newcomers.admit(&scrape.candidates(), most, now_ns)
+        });
+        scrape.admitted = admitted.as_ref();
         metrics::exposition(&scrape, format).map_err(|error| error.to_string())
     }
 

@@ -9,7 +9,7 @@ use crate::model::ioctl::Named;
 use crate::model::layout::QueueLayout;
 use crate::model::verdict::ProbeStatus;
 use crate::output::exported::Exported;
-use crate::output::metrics::{BPF_MAPS, Collected, Detail, STATE, SYSFS};
+use crate::output::metrics::{BPF_MAPS, Collected, Detail, Newcomers, STATE, SYSFS};
 use crate::output::page::Rates;
 use crate::recording::Watch;
 use crate::runtime::clock;
@@ -55,6 +55,8 @@ pub struct SharedPage {
     pub(super) recording: OnceLock<Watch>,
     /// Empty where nothing is exported.
     pub(super) exported: OnceLock<Exported>,
+    /// Which processes have series. Locked alone.
+    pub(super) newcomers: Mutex<Newcomers>,
 }
 
 impl Access for &SharedPage {
@@ -70,7 +72,8 @@ impl SharedPage {
         let started_unix_ns = clock::unix_ns();
         let (history, rates) = (Mutex::default(), Mutex::default());
         let (recording, exported) = (OnceLock::new(), OnceLock::new());
-        SharedPage { phase, history, roots, detail, started_unix_ns, rates, recording, exported }
+        let newcomers = Mutex::new(Newcomers::new(detail.new_processes));
+        SharedPage { phase, history, roots, detail, started_unix_ns, rates, recording, exported, newcomers }
     }
 
     /// What is traced is recorded, too.

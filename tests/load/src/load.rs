@@ -1,5 +1,6 @@
 //! Instructions and time: records and scrapes with 10 to 100,000 live queues.
 
+use crate::export::export;
 use crate::recording::{recording, write_recording};
 use crate::records::Tape;
 use crate::region::{region, value};
@@ -12,10 +13,13 @@ use kfd_trace::attribute::Topology;
 use kfd_trace::events::tables::Tables;
 use kfd_trace::kernel::Roots;
 use kfd_trace::model::verdict::ProbeStatus;
-use kfd_trace::output::metrics::{self, BPF_MAPS, Build, Collected, Detail, Format, STATE, Scrape};
+use kfd_trace::output::metrics::{
+    self, BPF_MAPS, Build, Collected, Detail, Format, Newcomers, STATE, Scrape,
+};
 use kfd_trace::state::{History, IoctlTotals, Shown, Snapshot, Source};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::record::mqd_op;
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::Write as _;
 use std::time::Duration;
@@ -27,7 +31,7 @@ const LARGE: Size = Size { processes: 5_000, queues: 100_000, ..NODE };
 const PARTITIONED: Size = Size { gpus: 64, ..NODE };
 
 /// Mixes after which the history is full.
-const FULL: usize = 12;
+pub(crate) const FULL: usize = 12;
 
 /// More than the state's limit of ended processes (`StateLimits`), so that each new one makes it forget one.
 const ENDED: u64 = 1_100;
@@ -49,6 +53,7 @@ pub(crate) fn run() -> Result<()> {
     on(Size { queues: 1_000, ..NODE }, |world, daemon| {
         daemon.follow(&world.starts());
         world.births(daemon);
+        export(world, daemon);
         recording(world, daemon);
     })?;
     serve::api()?;
@@ -263,57 +268,62 @@ pub(crate) struct Scraped {
     tables: Tables,
     probes: Vec<ProbeStatus>,
     topology: Topology,
+    newcomers: RefCell<Newcomers>,
 }
 
 impl Scraped {
     pub(crate) fn new(size: Size) -> Self {
         let (tables, topology) = (world::tables(size), world::topology(size));
-        Scraped { size, tables, probes: world::probes(), topology }
+        let newcomers = RefCell::new(Newcomers::new(1 << 20));
+        Scraped { size, tables, probes: world::probes(), topology, newcomers }
     }
 
     /// Every process has series of its own.
     pub(crate) fn text(&self, daemon: &Daemon, snapshot: &Snapshot, format: Format) -> Result<String> {
-        let text = metrics::exposition(
-            &Scrape {
-                named: kfd_trace::model::ioctl::Named::default(),
-                snapshot,
-                queues_by_ioctl: false,
-                sysfs: None,
-                tables: Some(&self.tables),
-                collectors: &[BPF_MAPS, STATE].map(|collector| Collected {
-                    collector,
-                    took_ns: 1_000,
-                    failed: None,
-                }),
-                retired: &IoctlTotals::default(),
-                samples: &daemon.samples,
-                probes: &self.probes,
-                topology: &self.topology,
-                undecoded: &daemon.undecoded,
-                capacities: &[
-                    ("ioctl_stats", 16_384),
-                    ("ioctl_errors", 4_096),
-                    ("in_flight", 16_384),
-                    ("seats", 2_048),
-                ],
-                recording: None,
-                exported: None,
-                driver_loaded: true,
-                driver_loads: 1,
-                build: Build::OWN,
-                types: &kfd_trace::kernel::types::TypesReport::default(),
-                detail: Detail {
-                    processes: Some(self.size.processes),
-                    queues: None,
-                    linger: Duration::from_secs(300),
-                },
-                now_ns: START_BOOTTIME_NS * 2,
-                wall_minus_mono_ns: 0,
-                start_time_seconds: 1.79e9,
-                duration_seconds: 0.002,
+        let mut scrape = Scrape {
+            named: kfd_trace::model::ioctl::Named::default(),
+            snapshot,
+            queues_by_ioctl: false,
+            sysfs: None,
+            tables: Some(&self.tables),
+            collectors: &[BPF_MAPS, STATE].map(|collector| Collected {
+                collector,
+                took_ns: 1_000,
+                failed: None,
+            }),
+            retired: &IoctlTotals::default(),
+            samples: &daemon.samples,
+            probes: &self.probes,
+            topology: &self.topology,
+            undecoded: &daemon.undecoded,
+            capacities: &[
+                ("ioctl_stats", 16_384),
+                ("ioctl_errors", 4_096),
+                ("in_flight", 16_384),
+                ("seats", 2_048),
+            ],
+            recording: None,
+            exported: None,
+            driver_loaded: true,
+            driver_loads: 1,
+            build: Build::OWN,
+            types: &kfd_trace::kernel::types::TypesReport::default(),
+            admitted: None,
+            detail: Detail {
+                processes: Some(self.size.processes),
+                new_processes: u64::MAX,
+                queues: None,
+                linger: Duration::from_secs(300),
             },
-            format,
-        );
+            now_ns: START_BOOTTIME_NS * 2,
+            wall_minus_mono_ns: 0,
+            start_time_seconds: 1.79e9,
+            duration_seconds: 0.002,
+        };
+        let mut newcomers = self.newcomers.borrow_mut();
+        let admitted = newcomers.admit(&scrape.candidates(), self.size.processes, scrape.now_ns);
+        scrape.admitted = Some(&admitted);
+        let text = metrics::exposition(&scrape, format);
         text.context("a family that is malformed")
     }
 }

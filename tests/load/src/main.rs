@@ -7,6 +7,7 @@
 //! daemon for `cargo xtask attack`, the other writes a recording for `cargo xtask bench look`.
 
 mod callgrind;
+mod export;
 mod load;
 mod memory;
 mod recording;

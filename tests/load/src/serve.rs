@@ -60,8 +60,12 @@ impl Node {
     fn new() -> Result<Self> {
         let host = world::host(NODE)?;
         let roots = Roots::under(host.path());
-        let detail =
-            Detail { processes: Some(NODE.processes), queues: None, linger: Duration::from_secs(300) };
+        let detail = Detail {
+            processes: Some(NODE.processes),
+            new_processes: 1000,
+            queues: None,
+            linger: Duration::from_secs(300),
+        };
         let shared = SharedPage::new(roots.clone(), detail);
         shared.serves(Serving { tracer: Tracer::idle(&roots), ring_bytes: 0 });
         let mut daemon = Daemon::new(&roots);

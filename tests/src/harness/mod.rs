@@ -29,6 +29,7 @@ pub mod mqd_calls;
 pub mod mqd_count;
 pub mod node;
 pub mod other_sysfs;
+pub mod otlp;
 pub mod pftrace;
 pub mod prometheus;
 pub mod restores;

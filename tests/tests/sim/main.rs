@@ -11,6 +11,7 @@ mod hang;
 mod hidden;
 mod hw;
 mod ioctls_alone;
+mod otlp;
 mod proof;
 mod ps;
 mod recording;

@@ -18,7 +18,12 @@ fn driver() -> TempDir {
 }
 
 fn detail(linger_seconds: u64) -> Detail {
-    Detail { processes: Some(10), queues: None, linger: Duration::from_secs(linger_seconds) }
+    Detail {
+        processes: Some(10),
+        new_processes: 1000,
+        queues: None,
+        linger: Duration::from_secs(linger_seconds),
+    }
 }
 
 /// Waits for a second, after this many loadings of the driver. Returns how the waiting ended, if it did, and

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub struct Detail {
     /// `--metrics.max-processes`; `None` with `--no-metrics.per-process`.
     pub processes: Option<usize>,
+    /// `--metrics.max-new-processes`: how many new ones an hour.
+    pub new_processes: u64,
     /// `--metrics.max-queues`; `None` without `--metrics.per-queue`.
     pub queues: Option<usize>,
     /// `--metrics.linger`.

@@ -47,20 +47,20 @@ pub(super) fn families(scrape: &Scrape<'_>, own: &OwnQueues) -> (Vec<Family>, Ve
     if scrape.sees(&[ProbeId::VmFault]) {
         all.push(vm_faults(&groups, &gpus));
     }
-    (vec![Family::single(&t::PROCESSES_DROPPED, number(dropped))], all)
+    let mut left_out = vec![Family::single(&t::PROCESSES_DROPPED, number(dropped))];
+    left_out.extend(
+        scrape.admitted.map(|admitted| Family::single(&t::PROCESSES_OVER_BUDGET, number(admitted.refused))),
+    );
+    (left_out, all)
 }
 
-/// The oldest live processes, then the most recently ended. The choice does not change from scrape to scrape
-/// while the processes stay the same.
+/// The first of the candidates that are admitted, and how many are left out.
 fn choose<'a>(scrape: &Scrape<'a>, most: usize) -> (Vec<&'a Process>, u64) {
-    let mut all: Vec<&Process> = scrape.source().processes.iter().collect();
-    all.retain(|row| scrape.detail.shows(row, scrape.now_ns));
-    all.sort_by_key(|row| match row.released_ns {
-        None => (0, row.first_seen_ns, row.key),
-        Some(released) => (1, u64::MAX - released, row.key),
-    });
-    let dropped = all.len().saturating_sub(most);
+    let mut all = scrape.candidates();
+    let candidates = all.len();
+    all.retain(|row| scrape.admits(row));
     all.truncate(most);
+    let dropped = candidates - all.len();
     (all, u64::try_from(dropped).unwrap_or(u64::MAX))
 }
 

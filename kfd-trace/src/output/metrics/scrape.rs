@@ -1,6 +1,7 @@
 //! Input of a scrape, and which sources it has for the families.
 
 use super::detail::Detail;
+use super::newcomers::Admitted;
 use crate::attribute::Topology;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
@@ -9,7 +10,7 @@ use crate::model::ioctl::Named;
 use crate::model::verdict::{ProbeStatus, QUEUES, all_see};
 use crate::output::exported::ExportFigures;
 use crate::recording::Figures;
-use crate::state::{IoctlTotals, SampleTotals, Snapshot};
+use crate::state::{IoctlTotals, Process, SampleTotals, Snapshot};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::stat::IoctlStat;
 
@@ -74,6 +75,8 @@ pub struct Scrape<'a> {
     /// `seats`, whose entries are in `tables`; for other maps only the capacity is exported.
     pub capacities: &'a [(&'static str, u64)],
     pub detail: Detail,
+    /// Of [`Scrape::candidates`]; `None`: all of them.
+    pub admitted: Option<&'a Admitted>,
     /// CLOCK_MONOTONIC, nanoseconds.
     pub now_ns: u64,
     /// Nanoseconds of the Unix epoch minus those of CLOCK_MONOTONIC.
@@ -99,6 +102,24 @@ impl<'a> Scrape<'a> {
     /// The source for series of single processes and queues.
     pub(super) fn source(&self) -> &'a Snapshot {
         self.sysfs.filter(|_| !self.sees_queues()).unwrap_or(self.snapshot)
+    }
+
+    /// The processes that could have series of their own: live ones, the oldest first, then those that ended most recently. The
+    /// order does not change from scrape to scrape while they stay the same.
+    #[must_use]
+    pub fn candidates(&self) -> Vec<&'a Process> {
+        let mut all: Vec<&Process> = self.source().processes.iter().collect();
+        all.retain(|row| self.detail.shows(row, self.now_ns));
+        all.sort_by_key(|row| match row.released_ns {
+            None => (0, row.first_seen_ns, row.key),
+            Some(released) => (1, u64::MAX - released, row.key),
+        });
+        all
+    }
+
+    /// Whether it is one of those that have series of their own.
+    pub(super) fn admits(&self, process: &Process) -> bool {
+        self.admitted.is_none_or(|admitted| admitted.processes.contains(&process.key))
     }
 
     /// Whether all of these probes are attached, at least to some of their functions.

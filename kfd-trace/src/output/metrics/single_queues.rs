@@ -70,12 +70,14 @@ fn described(process: &Process, queue: &Queue) -> Described {
     (facts.gpu_id, queue.queue_id, queue.label().type_name(), facts.sdma_engine_id, of_runtime)
 }
 
-/// The queues known for the longest time: once shown, a queue stays until its end.
+/// The queues known for the longest time, of processes that have series: once shown, a queue stays until its end.
 fn choose<'a>(scrape: &Scrape<'a>, most: usize) -> (Vec<(&'a Process, &'a Queue)>, u64) {
     let mut all: Vec<_> = scrape.source().queues().collect();
     all.sort_by_key(|(process, queue)| (queue.born_ns.or(queue.adopted_ns), process.key, queue.queue_id));
-    let dropped = all.len().saturating_sub(most);
+    let queues = all.len();
+    all.retain(|(process, _)| scrape.admits(process));
     all.truncate(most);
+    let dropped = queues - all.len();
     (all, u64::try_from(dropped).unwrap_or(u64::MAX))
 }
 

@@ -295,9 +295,11 @@ metrics! {
     PROCESSES_REMEMBERED = Gauge "kfd_trace_processes_remembered" []
         "Processes that ended and are remembered; those that ended within --metrics.linger have series.";
     PROCESSES_DROPPED = Gauge "kfd_trace_metrics_processes_dropped" []
-        "Processes without series of their own, because there are more than --metrics.max-processes.";
+        "Processes without series of their own, because there are more than --metrics.max-processes, or more new ones within an hour than --metrics.max-new-processes.";
+    PROCESSES_OVER_BUDGET = Counter "kfd_trace_metrics_processes_over_budget_total" []
+        "Processes that had no series at a scrape, because more than --metrics.max-new-processes were new within an hour.";
     QUEUES_DROPPED = Gauge "kfd_trace_metrics_queues_dropped" []
-        "Queues without series of their own, because there are more than --metrics.max-queues; only with --metrics.per-queue.";
+        "Queues without series of their own, because there are more than --metrics.max-queues, or their process has none; only with --metrics.per-queue.";
     COLLECTOR_SUCCESS = Gauge "kfd_trace_collector_success" ["collector"]
         "1 for a source that this scrape has read whole, else 0: bpf_maps, or sysfs, which is read where queues cannot be probed. No series for one that it did not have to read.";
     COLLECTOR_DURATION = Gauge "kfd_trace_collector_duration_seconds" ["collector"]

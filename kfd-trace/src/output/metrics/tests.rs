@@ -10,7 +10,7 @@ use crate::model::missed::Missed;
 use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::output::samples::{CREATE, DESTROY, PID, WAIT, probe, sampled, topology, traced};
 use crate::state::samples::{create, destroy, error_row, event, facts, ioctl_row, seen};
-use crate::state::{IoctlTotals, ProcessDetails, SampleTotals, Snapshot, State, StateLimits};
+use crate::state::{IoctlTotals, ProcessDetails, ProcessKey, SampleTotals, Snapshot, State, StateLimits};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::{counter, loss};
@@ -21,7 +21,8 @@ use std::time::Duration;
 const BUILD: Build =
     Build { version: "0.1.0", revision: Some("6d1f4a3c0b7e"), target: "x86_64-unknown-linux-musl" };
 
-const DETAIL: Detail = Detail { processes: Some(100), queues: None, linger: Duration::from_secs(300) };
+const DETAIL: Detail =
+    Detail { processes: Some(100), new_processes: 1000, queues: None, linger: Duration::from_secs(300) };
 
 struct World {
     state: State,
@@ -32,6 +33,7 @@ struct World {
     probes: Vec<ProbeStatus>,
     sysfs: Option<Snapshot>,
     collectors: Vec<Collected>,
+    admitted: Option<Admitted>,
     detail: Detail,
     queues_by_ioctl: bool,
 }
@@ -48,6 +50,7 @@ impl World {
             probes,
             sysfs: None,
             collectors: Vec::new(),
+            admitted: None,
             detail: DETAIL,
             queues_by_ioctl: false,
         }
@@ -69,6 +72,7 @@ impl World {
             topology: &topology(),
             undecoded: &self.undecoded,
             capacities: &[("ioctl_stats", 16_384)],
+            admitted: self.admitted.as_ref(),
             detail: self.detail,
             now_ns: 3_000_000_000,
             wall_minus_mono_ns: 1_790_000_000_000_000_000,
@@ -280,6 +284,28 @@ fn series_of_processes_are_bounded_and_the_rest_is_counted() {
         (101..=105).filter(|pid| text.contains(&format!("kfd_process_info{{pid=\"{pid}\""))).collect();
     assert_eq!(pids, [102, 103, 104], "live ones first, the oldest of them");
     assert_eq!(world.value("kfd_trace_metrics_processes_dropped"), Some(2.0));
+    assert_eq!(world.value("kfd_processes"), Some(4.0));
+}
+
+#[test]
+fn processes_over_the_budget_have_no_series_and_are_counted() {
+    let mut world = World::new(State::new(StateLimits::default()));
+    for id in 1..=4 {
+        world.state.apply(&event(id, id, 100 + u32::try_from(id).expect("small"), seen(false)));
+        world.state.apply(&event(id, id, 100 + u32::try_from(id).expect("small"), create(3)));
+    }
+    world.detail.queues = Some(100);
+    assert_eq!(world.value("kfd_trace_metrics_processes_over_budget_total"), None, "there is no budget");
+    let processes = [2, 3].map(|id| ProcessKey::from(ProcessId(id))).into();
+    world.admitted = Some(Admitted { processes, refused: 7 });
+    let text = world.text();
+    for family in ["kfd_process_info{pid", "kfd_process_queues{pid", "kfd_queue_info{pid"] {
+        let pids: Vec<_> = (101..=104).filter(|pid| text.contains(&format!("{family}=\"{pid}\""))).collect();
+        assert_eq!(pids, [102, 103], "{family}");
+    }
+    let value = |name: &str| world.value(&format!("kfd_trace_metrics_{name}"));
+    let values = ["processes_dropped", "queues_dropped", "processes_over_budget_total"].map(value);
+    assert_eq!(values, [Some(2.0), Some(2.0), Some(7.0)]);
     assert_eq!(world.value("kfd_processes"), Some(4.0));
 }
 

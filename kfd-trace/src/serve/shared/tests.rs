@@ -12,7 +12,8 @@ use kfd_trace_common::{counter, loss};
 use std::path::Path;
 use std::time::Duration;
 
-const DETAIL: Detail = Detail { processes: Some(10), queues: None, linger: Duration::from_secs(300) };
+const DETAIL: Detail =
+    Detail { processes: Some(10), new_processes: 1000, queues: None, linger: Duration::from_secs(300) };
 
 #[test]
 fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() {

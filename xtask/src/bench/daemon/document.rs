@@ -74,6 +74,12 @@ const OF_RECORDING: [(&str, &str); 6] = [
     ("replay: a line of JSON", "recording.replay"),
     ("bytes in the file", "recording.file"),
 ];
+const OF_EXPORT: [(&str, &str); 4] = [
+    ("with the history, which is full", "export.off"),
+    ("and handed over to be exported", "export.tracer"),
+    ("made into records of OTLP, in a thread of its own", "export.records"),
+    ("bytes of a record of OTLP", "export.size"),
+];
 const OF_MEMORY: [(&str, &str); 4] = [
     ("a live queue", "memory.queue"),
     ("an ended queue that is remembered", "memory.ended_queue"),
@@ -95,6 +101,7 @@ fn tables(accepted: &Baseline) -> String {
             Shown::Whole,
         ),
         table(accepted, "instructions of one record", &recording, &OF_RECORDING, Shown::Whole),
+        table(accepted, "instructions of one record", &recording, &OF_EXPORT, Shown::Whole),
         table(accepted, "bytes", &one, &OF_MEMORY, Shown::Whole),
     ]
     .join("\n")

@@ -208,6 +208,7 @@ fn without_probes_queues_are_read_from_sysfs() {
         topology: &topology(),
         undecoded: &Undecoded::default(),
         capacities: &[],
+        admitted: None,
         detail: DETAIL,
         now_ns: 0,
         wall_minus_mono_ns: 0,
