@@ -35,10 +35,12 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    /// A record was added to the batch.
-    pub(super) fn added(&mut self, now: Instant) {
-        self.batch.records += 1;
-        self.since.get_or_insert(now);
+    /// So many records were added to the batch.
+    pub(super) fn added(&mut self, records: u64, now: Instant) {
+        self.batch.records += records;
+        if records > 0 {
+            self.since.get_or_insert(now);
+        }
     }
 
     /// The batch, if it is complete.
@@ -125,13 +127,13 @@ mod tests {
         let mut filling = Filling::default();
         assert_eq!(filling.complete(now + OLDEST * 9), None, "an empty one never is");
         assert!(filling.patience(now) > OLDEST);
-        filling.added(now);
+        filling.added(1, now);
         assert_eq!(filling.complete(now + OLDEST / 2), None);
         assert_eq!(filling.patience(now + OLDEST / 4), OLDEST * 3 / 4);
         assert_eq!(filling.complete(now + OLDEST).map(|batch| batch.records), Some(1));
-        (0..RECORDS).for_each(|_| filling.added(now));
+        (0..RECORDS).for_each(|_| filling.added(1, now));
         assert_eq!(filling.complete(now).map(|batch| batch.records), Some(RECORDS));
-        filling.added(now);
+        filling.added(1, now);
         filling.batch.bytes = vec![0; BYTES];
         assert_eq!(filling.complete(now).map(|batch| batch.records), Some(1));
         assert_eq!(filling.take(), None);

@@ -111,9 +111,8 @@ impl Maker {
                 Ok(told) => {
                     let (count, now_ns) = (told.len(), clock::unix_ns());
                     for told in &told {
-                        if encoder.encode(told, now_ns, &mut filling.batch.bytes) {
-                            filling.added(Instant::now());
-                        }
+                        let records = encoder.encode(told, now_ns, &mut filling.batch.bytes);
+                        filling.added(records, Instant::now());
                         self.send(filling.complete(Instant::now()));
                     }
                     self.unmade.fetch_sub(count, Relaxed);

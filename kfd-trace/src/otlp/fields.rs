@@ -3,6 +3,7 @@
 //! A serializer, so that an event has one description: that of its JSON (output/event).
 
 use super::proto::{AnyValue, ArrayValue, KeyValue, KeyValueList, Value};
+use crate::text::escape;
 use serde::ser::{
     self, Impossible, Serialize, SerializeMap, SerializeSeq, SerializeStruct, Serializer, StdError,
 };
@@ -91,8 +92,9 @@ impl Serializer for ToValue {
         Ok(Some(Value::Text(value.into())))
     }
 
+    /// Safe for a terminal, as in metrics: a name may be chosen by anybody.
     fn serialize_str(self, value: &str) -> Made {
-        Ok(Some(Value::Text(value.to_owned())))
+        Ok(Some(Value::Text(escape::terminal(value))))
     }
 
     fn serialize_bytes(self, _: &[u8]) -> Made {
@@ -269,6 +271,7 @@ mod tests {
         let fields = json!({
             "gpu_id": 7, "address": "0x10", "read_only": false, "errno": null, "big": u64::MAX, "share": 0.5,
             "hit_pids": [3, null, 4], "queues": [{ "queue_id": 1, "result": null }],
+            "by_comm": "a\u{1b}[2J",
         });
         let list = |values: Vec<Option<Value>>| {
             let values = values.into_iter().map(|value| AnyValue { value }).collect();
@@ -280,6 +283,7 @@ mod tests {
         let expected = [
             text("kfd.address", "0x10"),
             text("kfd.big", u64::MAX.to_string()),
+            text("kfd.by_comm", escape::terminal("a\u{1b}[2J")),
             int("kfd.gpu_id", 7),
             pair("kfd.hit_pids", list(vec![Some(Value::Int(3)), None, Some(Value::Int(4))])),
             pair("kfd.queues", list(vec![Some(named)])),

@@ -13,6 +13,7 @@ use crate::output::event::context::Context;
 use crate::output::event::json::own;
 use crate::state::{Change, New, Owner, Passed, Queue, What};
 use crate::text::clock::Clock;
+use crate::text::escape;
 use jiff::tz::TimeZone;
 use prost::Message as _;
 use prost::encoding::{WireType, encode_key, encode_varint};
@@ -30,12 +31,14 @@ const OWNERS: usize = 256;
 pub enum Told {
     /// An event.
     New(New),
-    /// The GPUs that are meant from here on.
-    Gpus(Topology),
+    /// The GPUs that are meant from here on, and when this was read.
+    Gpus(At, Topology),
     /// Probes are attached; what exists comes next.
     Begin(At),
     /// They are not any more.
     End(At),
+    /// They still are: where nothing else happens, a reader knows by this that nothing did.
+    Alive(At),
     /// What the tracer itself has lost until now, by name.
     Lost(At, BTreeMap<String, u64>),
     /// So many were dropped before they came here.
@@ -94,8 +97,9 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Adds a record to `out`, as a field of `ScopeLogs`; false if this is none. `now_ns`: nanoseconds of the Unix epoch.
-    pub fn encode(&mut self, told: &Told, now_ns: i64, out: &mut Vec<u8>) -> bool {
+    /// Adds records to `out`, each as a field of `ScopeLogs`; returns how many. `now_ns`: nanoseconds of the Unix epoch.
+    pub fn encode(&mut self, told: &Told, now_ns: i64, out: &mut Vec<u8>) -> u64 {
+        let before = self.last;
         match told {
             Told::New(New::Entry(entry)) => match (entry.event(), &entry.what) {
                 (Some((event, change)), _) => {
@@ -106,13 +110,14 @@ impl Encoder {
                     let loads = pair("kfd.driver_loads", unsigned(*loads));
                     self.own(entry.name(), Severity::Info, at, None, vec![loads], now_ns, out);
                 }
-                (None, _) => return false,
+                (None, _) => {}
             },
             Told::New(New::Event(passed)) => {
                 let Passed { event, change, owner, wall_ns } = &**passed;
                 self.event(event, change, owner.as_ref(), *wall_ns, now_ns, out);
             }
             Told::Begin(at) => self.own("trace_begin", Severity::Info, *at, None, Vec::new(), now_ns, out),
+            Told::Alive(at) => self.own("trace_alive", Severity::Info, *at, None, Vec::new(), now_ns, out),
             Told::End(at) => self.own("trace_end", Severity::Info, *at, None, Vec::new(), now_ns, out),
             Told::Lost(at, lost) => {
                 let sum = lost.values().sum();
@@ -121,16 +126,18 @@ impl Encoder {
                 let attributes = vec![pair("kfd.lost", unsigned(sum))];
                 self.own("lost", Severity::Warn, *at, Some(names.join("; ")), attributes, now_ns, out);
             }
-            Told::Gpus(gpus) => {
+            Told::Gpus(at, gpus) => {
                 self.gpus = gpus.clone();
-                return false;
+                for gpu in &gpus.gpus {
+                    self.own("gpu", Severity::Info, *at, None, described(gpu), now_ns, out);
+                }
             }
             Told::Dropped(count) => {
                 self.last += count;
-                return false;
+                return 0;
             }
         }
-        true
+        self.last - before
     }
 
     fn event(
@@ -160,7 +167,7 @@ impl Encoder {
             Body::ProcessSeen(seen) => {
                 let since = seen.start_boottime_ns.map(|ns| pair("kfd.start_boottime_ns", unsigned(ns)));
                 let path = owner.and_then(|owner| owner.details.cgroup.as_deref());
-                let path = path.map(|path| text("process.linux.cgroup", path));
+                let path = path.map(|path| text("process.linux.cgroup", escape::terminal(path)));
                 let standing = pair("kfd.standing", Value::Bool(seen.standing));
                 [Some(standing), since, path].into_iter().flatten().collect()
             }
@@ -255,9 +262,23 @@ fn of_gpu(gpu: &Gpu) -> Vec<KeyValue> {
     [Some(int("kfd.gpu", gpu.index)), place].into_iter().flatten().collect()
 }
 
+/// All of a GPU, so that one that nobody uses is known, too.
+fn described(gpu: &Gpu) -> Vec<KeyValue> {
+    let word = |key: &str, value: Option<String>| value.map(|value| text(key, escape::terminal(&value)));
+    let more = [
+        Some(int("kfd.gpu_id", gpu.gpu_id)),
+        Some(text("hw.type", "gpu")),
+        word("hw.model", gpu.gfx_name()),
+        word("hw.name", gpu.product_name.clone().or_else(|| gpu.name.clone())),
+        word("hw.serial_number", gpu.serial_number.clone()),
+    ];
+    more.into_iter().flatten().chain(of_gpu(gpu)).collect()
+}
+
 /// For how long an ended queue is known to have existed.
 fn known_ns(queue: &Queue, at_ns: u64) -> Option<KeyValue> {
-    let from_ns = queue.born_ns.or(queue.adopted_ns)?;
+    // The time of the record that told of it: of an existing one, when it was found.
+    let from_ns = queue.adopted_ns.or(queue.born_ns)?;
     Some(pair("kfd.known_ns", unsigned(at_ns.saturating_sub(from_ns))))
 }
 
@@ -280,7 +301,8 @@ fn of_owner(owner: &Owner) -> Vec<KeyValue> {
     let container = belongs.container.as_ref();
     let slurm = belongs.slurm.as_ref();
     let number = |key: &str, value: Option<u32>| value.map(|value| int(key, value));
-    let word = |key: &str, value: Option<&str>| value.map(|value| text(key, value));
+    // As in metrics.
+    let word = |key: &str, value: Option<&str>| value.map(|value| text(key, escape::terminal(value)));
     [
         number("process.pid", owner.pid()),
         number("process.vpid", owner.ns_pid),

@@ -13,6 +13,9 @@ const SCOPE_LOGS: u32 = 2;
 /// `ExportLogsServiceRequest.resource_logs`
 const RESOURCE_LOGS: u32 = 1;
 
+/// Numbers of records belong to it.
+const INSTANCE: &str = "service.instance.id";
+
 /// The machine. `None`: it could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
@@ -46,13 +49,18 @@ impl Host {
             id: line(machine_id),
             boot_id: line(&random.join("boot_id")),
             // A new one with each reading.
-            instance: line(&random.join("uuid"))
-                .unwrap_or_else(|| format!("{now_ns}-{}", std::process::id())),
+            instance: line(&random.join("uuid")).unwrap_or_else(|| uuid(now_ns, std::process::id())),
         }
     }
 }
 
-/// Attributes of the resource; those that are given replace those that were found.
+/// A UUID of version 8 (RFC 9562) that no other start of a daemon on this machine has.
+fn uuid(now_ns: i64, pid: u32) -> String {
+    let [time, low] = [now_ns >> 16, now_ns].map(|ns| ns & 0xffff_ffff_ffff);
+    format!("{:08x}-{:04x}-8{:03x}-8000-{pid:012x}", time >> 16, time & 0xffff, low & 0xfff)
+}
+
+/// Attributes of the resource; those that are given replace those that were found, but not which start of the daemon it is.
 #[must_use]
 pub fn resource(host: &Host, settings: &Settings) -> Resource {
     let arch = match host.arch.as_str() {
@@ -63,7 +71,7 @@ pub fn resource(host: &Host, settings: &Settings) -> Resource {
     let known = [
         Some(("service.name", "kfd-trace")),
         Some(("service.version", env!("CARGO_PKG_VERSION"))),
-        Some(("service.instance.id", host.instance.as_str())),
+        Some((INSTANCE, host.instance.as_str())),
         Some(("host.name", host.name.as_str())),
         host.id.as_deref().map(|id| ("host.id", id)),
         Some(("host.arch", arch)),
@@ -71,10 +79,11 @@ pub fn resource(host: &Host, settings: &Settings) -> Resource {
         Some(("os.version", host.release.as_str())),
         host.boot_id.as_deref().map(|id| ("kfd.boot_id", id)),
     ];
-    let given = |name: &str| settings.resource.iter().any(|(known, _)| known == name);
+    let own: Vec<_> = settings.resource.iter().filter(|(name, _)| name != INSTANCE).collect();
+    let given = |name: &str| own.iter().any(|(known, _)| known == name);
     let found = known.into_iter().flatten().filter(|(name, _)| !given(name));
     let found = found.map(|(name, value)| text(name, value));
-    let own = settings.resource.iter().map(|(name, value)| text(name, value.as_str()));
+    let own = own.iter().map(|(name, value)| text(name, value.as_str()));
     let attributes: Vec<KeyValue> = found.chain(own).collect();
     Resource { attributes }
 }

@@ -29,12 +29,15 @@ fn the_resource_is_this_daemon_and_what_is_given_replaces_what_was_found() {
     let machine_id = folder.path().join("machine-id");
     let host = Host::read(folder.path(), &machine_id, 5);
     assert_eq!((host.id.as_deref(), host.boot_id.as_deref()), (None, Some("b-1")));
-    assert!(host.instance.starts_with("5-"), "without a UUID: {host:?}");
+    assert!(
+        host.instance.len() == 36 && host.instance.ends_with(&format!("{:012x}", std::process::id())),
+        "{host:?}"
+    );
     std::fs::write(&machine_id, "m-1\n").expect("written");
     std::fs::write(random.join("uuid"), "u-1\n").expect("written");
     let host =
         Host { name: "n".to_owned(), arch: "x86_64".to_owned(), ..Host::read(folder.path(), &machine_id, 5) };
-    let given = [("OTEL_RESOURCE_ATTRIBUTES", "host.name=node7,k8s.cluster.name=c")];
+    let given = [("OTEL_RESOURCE_ATTRIBUTES", "host.name=node7,k8s.cluster.name=c,service.instance.id=7")];
     let made = resource(&host, &settings(&given)).attributes;
     let has = |name, value: &str| made.iter().filter(|pair| pair.key == name).eq([&text(name, value)]);
     assert!(

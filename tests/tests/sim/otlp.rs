@@ -127,6 +127,15 @@ fn settled(daemon: &Daemon, receiver: &Receiver, pids: &BTreeSet<u32>) -> Result
     Ok(())
 }
 
+/// Waits until the collector takes records, or does not.
+fn is_up(daemon: &Daemon, up: bool) -> Result<()> {
+    let value = f64::from(u8::from(up));
+    let is = |metrics: &kfd_trace_tests::harness::Metrics| {
+        metrics.sum("kfd_trace_otlp_up", &[]).filter(|now| *now == value).map(drop)
+    };
+    daemon.scrape_until(&format!("kfd_trace_otlp_up to be {value}"), is)
+}
+
 fn endpoint(receiver: &Receiver) -> String {
     format!("--otlp.endpoint=http://{}", receiver.address)
 }
@@ -140,15 +149,13 @@ fn every_event_of_a_ledger_arrives_though_the_collector_is_killed_and_the_networ
     let pids: BTreeSet<u32> = workloads.iter().map(|workload| workload.pid()).collect();
     steps(&mut rng, &mut workloads, &mut ledger, 400)?;
     for _ in 0..2 {
-        until("records to be kept", SOON, || Ok((!receiver.kept().is_empty()).then_some(())))?;
+        is_up(&daemon, true)?;
         receiver.set(Mood::Dies);
         let before = receiver.requests();
         steps(&mut rng, &mut workloads, &mut ledger, 400)?;
         // It has kept a batch without acknowledging it.
         until("its last request", SOON, || Ok((receiver.requests() > before).then_some(())))?;
-        daemon.scrape_until("the export to be down", |metrics| {
-            metrics.sum("kfd_trace_otlp_up", &[]).filter(|up| *up == 0.0)
-        })?;
+        is_up(&daemon, false)?;
         receiver.revive()?;
         steps(&mut rng, &mut workloads, &mut ledger, 100)?;
     }

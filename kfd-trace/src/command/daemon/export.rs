@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 /// Interval at which losses are read from the kernel, with all that the programs' maps have.
 const LOSSES: Duration = Duration::from_secs(5);
 
+/// Interval at which it is told that the daemon traces.
+const ALIVE: Duration = Duration::from_secs(300);
+
 const MACHINE_ID: &str = "/etc/machine-id";
 
 /// The export of a daemon.
@@ -27,6 +30,8 @@ pub(super) struct Export {
     lost: BTreeMap<String, u64>,
     /// When these were read last; `None` while nothing is traced.
     looked: Option<Instant>,
+    /// When it was told last that it traces.
+    alive: Instant,
 }
 
 impl Export {
@@ -36,7 +41,14 @@ impl Export {
         let host = Host::read(&roots.procfs, Path::new(MACHINE_ID), clock::unix_ns());
         let feed = Feed::new(settings, &host);
         let feed = feed.map_err(|error| Stop::failed(format!("cannot export: {error}")))?;
-        Ok(Export { feed, all: settings.all, gpus: None, lost: BTreeMap::new(), looked: None })
+        Ok(Export {
+            feed,
+            all: settings.all,
+            gpus: None,
+            lost: BTreeMap::new(),
+            looked: None,
+            alive: Instant::now(),
+        })
     }
 
     /// Joins the page: its scrapes show what became of the records, its history has an outlet for them.
@@ -46,9 +58,10 @@ impl Export {
 
     /// The tracer was attached, and what it found was added to the history.
     pub(super) fn attached(&mut self, tracer: &Tracer, history: &mut History) {
-        let mut told = self.gpus(tracer);
-        told.push(Told::Begin(now(tracer)));
-        self.looked = Some(Instant::now());
+        let mut told = vec![Told::Begin(now(tracer))];
+        self.gpus = None;
+        told.extend(self.gpus(tracer));
+        (self.looked, self.alive) = (Some(Instant::now()), Instant::now());
         told.extend(history.take_new().into_iter().map(Told::New));
         told.extend(self.losses(tracer));
         self.feed.put(told);
@@ -57,11 +70,18 @@ impl Export {
     /// Hands over what has come. To be called after all that changes the history, and at least once a second.
     pub(super) fn save(&mut self, tracer: &Tracer, history: &mut History) {
         let new = history.take_new();
-        let mut told = if new.is_empty() { Vec::new() } else { self.gpus(tracer) };
+        let mut told: Vec<Told> = Vec::new();
+        if !new.is_empty() {
+            told.extend(self.gpus(tracer));
+        }
         told.extend(new.into_iter().map(Told::New));
         if self.looked.is_some_and(|looked| looked.elapsed() >= LOSSES) {
             self.looked = Some(Instant::now());
             told.extend(self.losses(tracer));
+            if self.alive.elapsed() >= ALIVE {
+                self.alive = Instant::now();
+                told.push(Told::Alive(now(tracer)));
+            }
         }
         if !told.is_empty() {
             self.feed.put(told);
@@ -84,12 +104,13 @@ impl Export {
         self.feed.finish();
     }
 
-    fn gpus(&mut self, tracer: &Tracer) -> Vec<Told> {
+    /// The GPUs, where they are not as before.
+    fn gpus(&mut self, tracer: &Tracer) -> Option<Told> {
         if self.gpus.as_ref() == Some(&tracer.topology) {
-            return Vec::new();
+            return None;
         }
         self.gpus = Some(tracer.topology.clone());
-        vec![Told::Gpus(tracer.topology.clone())]
+        Some(Told::Gpus(now(tracer), tracer.topology.clone()))
     }
 
     /// What was lost until now, where that is not as before.

@@ -10,9 +10,9 @@ const WALL: i64 = 1_790_000_000_000_000_000;
 /// What an encoder makes of these, each as its name with its attributes.
 fn made(encoder: &mut Encoder, told: &[Told]) -> Vec<LogRecord> {
     let mut out = Vec::new();
-    let count = told.iter().filter(|told| encoder.encode(told, WALL + 7, &mut out)).count();
+    let count: u64 = told.iter().map(|told| encoder.encode(told, WALL + 7, &mut out)).sum();
     let records = ScopeLogs::decode(&out[..]).expect("a message").log_records;
-    assert_eq!(records.len(), count);
+    assert_eq!(records.len() as u64, count);
     records
 }
 
@@ -95,14 +95,19 @@ fn gpus_have_their_names_and_dropped_records_their_numbers() {
         gpu_id: 58270,
         pci: Some("0000:c1:00.0".to_owned()),
         partition: Some(1),
+        gfx_target_version: Some(90402),
         ..Gpu::default()
     };
     let gpus = Topology { gpus: vec![gpu], ..Topology::default() };
-    let mut told = vec![Told::Gpus(gpus), Told::Dropped(40)];
+    let mut told = vec![Told::Gpus(At { mono_ns: 4, unix_ns: WALL }, gpus), Told::Dropped(40)];
     told.extend(life());
     let records = made(&mut Encoder::default(), &told);
-    assert_eq!((number(&records[0], "kfd.seq"), of(&records[0], "kfd.gpu")), (Some(41), None));
-    let create = &records[1];
+    let known = &records[0];
+    assert_eq!((known.event_name.as_str(), number(known, "kfd.seq")), ("kfd.gpu", Some(1)));
+    assert_eq!((number(known, "kfd.gpu_id"), number(known, "kfd.gpu")), (Some(58270), Some(2)));
+    assert_eq!((word(known, "hw.id"), word(known, "hw.model")), (Some("0000:c1:00.0/1"), Some("gfx942")));
+    assert_eq!((number(&records[1], "kfd.seq"), of(&records[1], "kfd.gpu")), (Some(42), None));
+    let create = &records[2];
     assert_eq!((number(create, "kfd.gpu"), word(create, "hw.id")), (Some(2), Some("0000:c1:00.0/1")));
 }
 
@@ -110,7 +115,10 @@ fn gpus_have_their_names_and_dropped_records_their_numbers() {
 fn begin_end_and_losses_are_records_of_nobody() {
     let at = At { mono_ns: 5, unix_ns: WALL };
     let lost = [("ring full, ioctl".to_owned(), 3), ("program skipped, open".to_owned(), 4)].into();
-    let records = made(&mut Encoder::default(), &[Told::Begin(at), Told::Lost(at, lost), Told::End(at)]);
+    let records = made(
+        &mut Encoder::default(),
+        &[Told::Begin(at), Told::Lost(at, lost), Told::End(at), Told::Alive(at)],
+    );
     let shown: Vec<_> = records
         .iter()
         .map(|record| {
@@ -125,6 +133,7 @@ fn begin_end_and_losses_are_records_of_nobody() {
     let names = "program skipped, open: 4; ring full, ioctl: 3";
     assert_eq!(shown[1], ("kfd.lost", names.to_owned(), Some(7), None));
     assert_eq!(shown[2], none("kfd.trace_end", "trace_end"));
+    assert_eq!(shown[3], none("kfd.trace_alive", "trace_alive"));
 }
 
 #[test]

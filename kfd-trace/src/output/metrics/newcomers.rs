@@ -45,7 +45,7 @@ impl Newcomers {
         let (known, refused) = (std::mem::take(&mut self.admitted), std::mem::take(&mut self.refused));
         for process in candidates {
             let key = process.key;
-            let has_room = self.admitted.len() < most;
+            let has_room = self.admitted.len() + self.refused.len() < most;
             if known.contains(&key) {
                 self.admitted.insert(key);
             } else if has_room && self.left_ns >= self.each_ns {

@@ -19,6 +19,8 @@ const FILE: &str = "KFD_TRACE_EXPOSITION";
 /// A state in which everything has happened once.
 fn world() -> World {
     let mut world = World::new(traced());
+    let processes = (1..=20).map(|id| ProcessKey::from(ProcessId(id))).collect();
+    world.admitted = Some(Admitted { processes, refused: 4 });
     let gpu_id = Some(58270);
     let evict = |trigger| Eviction { gpu_id, trigger, errno: 0, latency_ns: 5 };
     let preemption = Preemption { latency_ns: 5_000, ..preemption() };
