@@ -311,11 +311,13 @@ FROM
 --   destroyed         queue_destroy; `cause` has more
 --   process_release, id_reused, driver_unloaded, trace_end, run_gone: queue_destroy has not arrived, or never came
 --   lives             no end is known (ended: the year 2200)
+-- `ends_by`: not before `ended`, and known without the joins. A filter on it, beside that on `ended`, makes a question quick.
 CREATE VIEW IF NOT EXISTS kfd.kfd_queue_lives AS
 WITH toDateTime64('2200-01-01 00:00:00', 9, 'UTC') AS never
 SELECT
-    node, host, cluster, run, process, queue_id, q.gpu_id AS gpu_id, q.gpu AS gpu, q.queue_type AS queue_type, q.origin AS origin,
+    node, q.host AS host, r.cluster AS cluster, run, process, queue_id, q.gpu_id AS gpu_id, q.gpu AS gpu, q.queue_type AS queue_type, q.origin AS origin,
     q.born AS born,
+    if(q.is_destroyed, greatest(q.destroyed, born), never) AS ends_by,
     arrayMin(arrayFilter(known -> toUnixTimestamp64Nano(known.1) > 0,
     [
         (p.released, 'process_release'),
@@ -324,7 +326,7 @@ SELECT
         (r.gone, 'run_gone'),
         (never, 'lives')
     ])) AS other,
-    if(q.is_destroyed, greatest(q.destroyed, born), greatest(other.1, born)) AS ended,
+    if(q.is_destroyed, ends_by, greatest(other.1, born)) AS ended,
     if(q.is_destroyed, 'destroyed', other.2) AS end,
     multiIf(NOT q.is_destroyed, '', q.cause = '', 'ioctl', q.cause) AS cause,
     p.pid AS pid, p.comm AS comm, p.uid AS uid, p.namespace AS namespace, p.pod AS pod, p.container AS container,
@@ -339,8 +341,8 @@ FROM
                                 ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next_born
     FROM kfd.kfd_queues FINAL
 ) AS q
-LEFT JOIN (SELECT * FROM kfd.kfd_processes FINAL) AS p USING (node, host, run, process)
-LEFT JOIN kfd.kfd_run_ends AS r USING (node, host, run);
+LEFT JOIN (SELECT * FROM kfd.kfd_processes FINAL) AS p USING (node, run, process)
+LEFT JOIN kfd.kfd_run_ends AS r USING (node, run);
 
 -- A process holds a GPU while it has a queue there. One row per such time; several processes hold a GPU at once.
 CREATE VIEW IF NOT EXISTS kfd.kfd_holds AS

@@ -15,7 +15,7 @@ FROM
         intervalLengthSum(toUnixTimestamp64Nano(greatest(born, {from:DateTime64(9, 'UTC')})),
                           toUnixTimestamp64Nano(least(ended, {to:DateTime64(9, 'UTC')}, now64(9, 'UTC')))) AS held
     FROM kfd.kfd_queue_lives
-    WHERE born < {to:DateTime64(9, 'UTC')} AND ended > {from:DateTime64(9, 'UTC')}
+    WHERE born < {to:DateTime64(9, 'UTC')} AND ended > {from:DateTime64(9, 'UTC')} AND ends_by > {from:DateTime64(9, 'UTC')}
     GROUP BY uid, host, gpu_id
 )
 GROUP BY uid
@@ -29,7 +29,7 @@ FROM
         intervalLengthSum(toUnixTimestamp64Nano(greatest(born, {from:DateTime64(9, 'UTC')})),
                           toUnixTimestamp64Nano(least(ended, {to:DateTime64(9, 'UTC')}, now64(9, 'UTC')))) AS held
     FROM kfd.kfd_queue_lives
-    WHERE born < {to:DateTime64(9, 'UTC')} AND ended > {from:DateTime64(9, 'UTC')}
+    WHERE born < {to:DateTime64(9, 'UTC')} AND ended > {from:DateTime64(9, 'UTC')} AND ends_by > {from:DateTime64(9, 'UTC')}
     GROUP BY namespace, host, gpu_id
 )
 GROUP BY namespace
@@ -44,13 +44,13 @@ FROM
                           toUnixTimestamp64Nano(least(ended, {to:DateTime64(9, 'UTC')}, now64(9, 'UTC')))) AS held
     FROM kfd.kfd_queue_lives
     LEFT JOIN (SELECT job_id, slurm_jobs.account AS account FROM kfd.slurm_jobs FINAL) AS j ON j.job_id = slurm_job
-    WHERE slurm_job > 0 AND born < {to:DateTime64(9, 'UTC')} AND ended > {from:DateTime64(9, 'UTC')}
+    WHERE slurm_job > 0 AND born < {to:DateTime64(9, 'UTC')} AND ended > {from:DateTime64(9, 'UTC')} AND ends_by > {from:DateTime64(9, 'UTC')}
     GROUP BY account, host, gpu_id
 )
 GROUP BY account
 ORDER BY gpu_hours DESC, account;
 
--- free_gpus: GPUs that no process holds at {at}, the longest free first, and who held each last
+-- free_gpus: GPUs that no process holds at {at}, the longest free first, and who held each last (none in {days} days: NULL)
 -- That a GPU is held does not mean that it works: fleet:kfd_gpus_idle:count (docs/fleet.md) shows held ones that idle.
 -- A GPU is known here once a record named it; one that never had a queue may be in no record.
 SELECT node, gpu_id, g.gpu AS gpu, nullIf(h.last_ended, toDateTime64(0, 9, 'UTC')) AS free_since, h.who.1 AS last_pid, h.who.2 AS last_comm, h.who.3 AS last_uid
@@ -59,11 +59,12 @@ LEFT JOIN
 (
     SELECT host, gpu_id, max(ended) AS last_ended, argMax((pid, comm, uid), (ended, pid)) AS who
     FROM kfd.kfd_queue_lives
-    WHERE born <= {at:DateTime64(9, 'UTC')}
+    WHERE born <= {at:DateTime64(9, 'UTC')} AND ends_by > {at:DateTime64(9, 'UTC')} - INTERVAL {days:UInt16} DAY
+        AND ended > {at:DateTime64(9, 'UTC')} - INTERVAL {days:UInt16} DAY
     GROUP BY host, gpu_id
 ) AS h USING (host, gpu_id)
 WHERE h.last_ended <= {at:DateTime64(9, 'UTC')}
-ORDER BY free_since, node, gpu_id;
+ORDER BY free_since NULLS FIRST, node, gpu_id;
 
 -- evictions: evictions by who was evicted and by trigger, and seconds evicted (of those that ended); who caused one is in no record
 SELECT p.namespace AS namespace, p.comm AS comm, p.uid AS uid, sum(e.n) AS evictions, sum(e.svm) AS svm, sum(e.userptr) AS userptr,
@@ -71,30 +72,30 @@ SELECT p.namespace AS namespace, p.comm AS comm, p.uid AS uid, sum(e.n) AS evict
     round(sum(e.evicted) / 1e9, 6) AS seconds, uniqExact(run, process) AS processes
 FROM
 (
-    SELECT node, host, run, process, countIf(event = 'evict') AS n, countIf(event = 'evict' AND trigger = 'svm') AS svm,
+    SELECT node, run, process, countIf(event = 'evict') AS n, countIf(event = 'evict' AND trigger = 'svm') AS svm,
         countIf(event = 'evict' AND trigger = 'userptr') AS userptr, countIf(event = 'evict' AND trigger = 'ttm') AS ttm,
         countIf(event = 'evict' AND trigger = 'suspend') AS suspend, sumIf(evicted_ns, event = 'restore') AS evicted
     FROM kfd.kfd_events FINAL
     WHERE event IN ('evict', 'restore') AND ts >= {from:DateTime64(9, 'UTC')} AND ts < {to:DateTime64(9, 'UTC')}
-    GROUP BY node, host, run, process
+    GROUP BY node, run, process
 ) AS e
-LEFT JOIN (SELECT * FROM kfd.kfd_processes FINAL) AS p USING (node, host, run, process)
+LEFT JOIN (SELECT * FROM kfd.kfd_processes FINAL) AS p USING (node, run, process)
 GROUP BY namespace, comm, uid
 ORDER BY seconds DESC, evictions DESC, namespace, comm, uid
 LIMIT 100;
 
 -- died_with_queues: processes that ended without destroying their queues: killed, crashed, or exited without clean-up
-SELECT node, pid, any(comm) AS comm, any(uid) AS uid, any(namespace) AS namespace, any(slurm_job) AS slurm_job, max(ended) AS at,
+SELECT node, pid, any(comm) AS comm, any(uid) AS uid, any(namespace) AS namespace, any(slurm_job) AS slurm_job, max(ends_by) AS at,
     count() AS queues, uniqExact(gpu_id) AS gpus
 FROM kfd.kfd_queue_lives
-WHERE cause IN ('process_death', 'left_at_release') AND ended >= {from:DateTime64(9, 'UTC')} AND ended < {to:DateTime64(9, 'UTC')}
+WHERE cause IN ('process_death', 'left_at_release') AND ends_by >= {from:DateTime64(9, 'UTC')} AND ends_by < {to:DateTime64(9, 'UTC')}
 GROUP BY node, host, run, process, pid
 ORDER BY at DESC, node, pid
 LIMIT 1000;
 
 -- faults: VM faults by image (where `containers` has it), else by container, else by command
 SELECT multiIf(c.image != '', c.image, p.container != '', p.container, p.comm) AS what, sum(e.n) AS faults,
-    uniqExact(run, process) AS processes, uniqExact(host) AS nodes, max(e.last) AS last
+    uniqExact(run, process) AS processes, uniqExact(e.host) AS nodes, max(e.last) AS last
 FROM
 (
     SELECT node, host, run, process, count() AS n, max(ts) AS last
@@ -102,7 +103,7 @@ FROM
     WHERE event = 'vm_fault' AND ts >= {from:DateTime64(9, 'UTC')} AND ts < {to:DateTime64(9, 'UTC')}
     GROUP BY node, host, run, process
 ) AS e
-LEFT JOIN (SELECT * FROM kfd.kfd_processes FINAL) AS p USING (node, host, run, process)
+LEFT JOIN (SELECT * FROM kfd.kfd_processes FINAL) AS p USING (node, run, process)
 LEFT JOIN (SELECT * FROM kfd.containers FINAL) AS c ON c.container_id = p.container_id AND p.container_id != ''
 GROUP BY what
 ORDER BY faults DESC, what;
@@ -114,25 +115,26 @@ WHERE e.lost > 0 AND ts >= {from:DateTime64(9, 'UTC')} AND ts < {to:DateTime64(9
 GROUP BY node, run
 ORDER BY lost DESC, node, toString(run);
 
--- gaps: records that were lost on the way, or sent again, by run; a loss after the last record that arrived shows with the next one
-SELECT node, run, e.records AS records, e.missing AS missing, a.arrived - e.records AS repeats, e.after AS first_gap_after
+-- gaps: records that were lost on the way, or sent again, by run, and the day of the first one after a loss
+-- What was lost after the last record that arrived shows with the next one.
+SELECT node, run, sum(d.records) AS records, sum(d.missing) AS missing, any(a.arrived) - records AS repeats, minIf(day, d.missing > 0) AS first_after
 FROM
 (
-    SELECT node, run, count() AS records, sum(skipped) AS missing, minIf(before, skipped > 0) AS after
+    SELECT node, run, day, records,
+        high - low + 1 - records + if(row_number() OVER w = 1, if(low = r.first_seq, low - 1, 0), low - lagInFrame(high) OVER w - 1) AS missing
     FROM
     (
-        SELECT node, run, ts,
-            lagInFrame(toNullable(seq)) OVER w AS last_seq, if(last_seq IS NULL, if(seq = r.first_seq, seq - 1, 0), seq - last_seq - 1) AS skipped,
-            lagInFrame(ts) OVER w AS before
-        FROM kfd.kfd_events AS e FINAL
-        JOIN (SELECT node, run, first_seq FROM kfd.kfd_runs FINAL WHERE last >= {from:DateTime64(9, 'UTC')} AND first < {to:DateTime64(9, 'UTC')}) AS r
-            USING (node, run)
-        WINDOW w AS (PARTITION BY node, run ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
-    )
-    GROUP BY node, run
-) AS e
-JOIN (SELECT node, run, sum(kfd_arrivals.records) AS arrived FROM kfd.kfd_arrivals GROUP BY node, run) AS a USING (node, run)
-WHERE missing > 0 OR repeats > 0
+        SELECT node, run, toDate(ts) AS day, toInt64(count()) AS records, toInt64(min(seq)) AS low, toInt64(max(seq)) AS high
+        FROM kfd.kfd_events FINAL
+        GROUP BY node, run, day
+    ) AS c
+    JOIN (SELECT node, run, first_seq FROM kfd.kfd_runs FINAL WHERE last >= {from:DateTime64(9, 'UTC')} AND first < {to:DateTime64(9, 'UTC')}) AS r
+        USING (node, run)
+    WINDOW w AS (PARTITION BY node, run ORDER BY day ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+) AS d
+JOIN (SELECT node, run, toInt64(sum(kfd_arrivals.records)) AS arrived FROM kfd.kfd_arrivals GROUP BY node, run) AS a USING (node, run)
+GROUP BY node, run
+HAVING missing > 0 OR repeats > 0
 ORDER BY missing DESC, repeats DESC, node, toString(run);
 
 -- at_hang: who held the GPU when it hung or was reset (a reset without a GPU: all GPUs of the node)
