@@ -52,7 +52,7 @@ ORDER BY gpu_hours DESC, account;
 
 -- free_gpus: GPUs that no process holds at {at}, the longest free first, and who held each last (none in {days} days: NULL)
 -- That a GPU is held does not mean that it works: fleet:kfd_gpus_idle:count (docs/fleet.md) shows held ones that idle.
--- A GPU is known here once a record named it; one that never had a queue may be in no record.
+-- A GPU is known here once a record named it: kfd.gpu does at the begin of each trace.
 SELECT node, gpu_id, g.gpu AS gpu, nullIf(h.last_ended, toDateTime64(0, 9, 'UTC')) AS free_since, h.who.1 AS last_pid, h.who.2 AS last_comm, h.who.3 AS last_uid
 FROM (SELECT node, host, gpu_id, gpu FROM kfd.kfd_gpus FINAL WHERE first <= {at:DateTime64(9, 'UTC')}) AS g
 LEFT JOIN

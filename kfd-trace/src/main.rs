@@ -14,7 +14,7 @@ use kfd_trace::command::{
 use kfd_trace::driver_types::TypesOptions;
 use kfd_trace::kernel::Roots;
 use kfd_trace::kernel::types::TypesPlaces;
-use kfd_trace::otlp::{self, Settings};
+use kfd_trace::otlp::{self, OtlpOptions, Settings};
 use kfd_trace::probes::plan::{Attach, Choice};
 use kfd_trace::remote::{self, Access, AccessOptions};
 use kfd_trace::runtime::exit::Stop;
@@ -182,11 +182,24 @@ fn run(cli: Cli) -> Result<u8> {
             sample: args.ring.probes.sample,
             choice: args.ring.choice(Attach::Single),
             record: args.record.limits(),
-            otlp: Settings::read(&args.otlp.options(), |name| std::env::var(name).ok())?,
+            otlp: exported(&args.otlp.options())?,
         })),
         Some(Command::ExecCommand { pipe, command }) => return Ok(exec_command(pipe, &command)),
     };
     done.map(|()| 0)
+}
+
+/// Where the daemon sends events. Variables of the environment may be there for others: where they alone request it, what is
+/// wrong with them does not keep it from tracing.
+fn exported(options: &OtlpOptions) -> Result<Option<Settings>, Stop> {
+    let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    match Settings::read(options, variable) {
+        Err(stop) if options.endpoint.is_none() => {
+            log::warn!("{}; nothing is exported", stop.line);
+            Ok(None)
+        }
+        settings => settings,
+    }
 }
 
 /// What `ps` lists.

@@ -18,7 +18,7 @@ mod test;
 mod vm;
 
 use bench::{daemon, look, overhead};
-use check::{browser, dashboards, deny, fuzz, links, manifests, rules};
+use check::{browser, dashboards, deny, fuzz, links, manifests, questions, rules};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use vm::{demo, fixtures, picture, scenario, soak, verdicts};
@@ -72,6 +72,8 @@ enum Command {
     Browser(browser::Args),
     /// Write Grafana's dashboards and check them
     Dashboards(dashboards::Args),
+    /// Check the questions of deploy/fleet in chDB, which it fetches, against answers made without SQL
+    Questions(questions::Args),
     /// Everything: set-up, and every check and test there is
     Test(test::Args),
     /// Pack the release binary: a tarball, a .deb and an .rpm, and their checksums, below target/dist
@@ -113,6 +115,7 @@ fn main() -> ExitCode {
         Command::Deny => deny::deny(),
         Command::Browser(args) => browser::browser(&args),
         Command::Dashboards(args) => dashboards::dashboards(&args),
+        Command::Questions(args) => questions::questions(&args),
         Command::Test(args) => return exit(test::test(&args)),
         Command::Demo => return exit(demo::demo()),
     };

@@ -117,14 +117,15 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     let kept = Kept { recording: recording.as_mut(), export: export.as_mut() };
     let traced = trace(options, &page, &mut signals, &mut supervisor, kept).await;
     supervisor.stopping();
-    if let Some(mut export) = export {
+    if let Some(export) = &mut export {
         page.with_history(|tracer, history| export.detached(tracer, history));
-        export.finish();
     }
     if let Some(mut recording) = recording {
         page.with_tracer(|tracer| recording.save(tracer));
         recording.finish();
     }
+    // Last, since a collector may be slow.
+    export.into_iter().for_each(Export::finish);
     let served = server.stop().await;
     traced?;
     served.map_err(cannot)?;
@@ -316,14 +317,16 @@ async fn followed(
     loop {
         let happened = follow.next(&mut &*page, signals).await?;
         if matches!(happened, Happened::Signal) {
-            return Ok(Followed::Signal);
+            // What happened before it belongs to what is kept.
+            follow.drain();
         }
         let over = page.with_history(|tracer, history| {
             tracer.renew_clock();
             history::records(tracer, history, &follow.records);
             follow.records.clear();
             let over = match happened {
-                Happened::Records | Happened::Signal => None,
+                Happened::Records => None,
+                Happened::Signal => Some(Followed::Signal),
                 Happened::Listed(seen) => {
                     let reported = tracer.reconcile(*seen);
                     history::reported(tracer, history, &reported);

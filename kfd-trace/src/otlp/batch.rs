@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 /// A batch is complete with so many records, ...
 const RECORDS: u64 = 512;
 
-/// ... so many bytes, ...
-const BYTES: usize = 1 << 20;
+/// ... so many bytes (proxies often take no more than a MiB), ...
+const BYTES: usize = 512 << 10;
 
 /// ... or this long after its first record.
 pub(super) const OLDEST: Duration = Duration::from_secs(1);
@@ -77,7 +77,8 @@ impl Waiting {
 
     /// False: there is no room, and it is dropped. One alone always has.
     #[must_use]
-    pub(super) fn push(&mut self, batch: Batch) -> bool {
+    pub(super) fn push(&mut self, mut batch: Batch) -> bool {
+        batch.bytes.shrink_to_fit();
         let bytes = self.bytes + batch.bytes.len();
         if bytes > self.most && !self.batches.is_empty() {
             return false;

@@ -7,6 +7,7 @@ use super::settings::Way;
 use super::verdict::Verdict;
 use crate::output::exported::Exported;
 use crate::runtime::frames::{read_frame, write_frame};
+use crate::text::escape;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::fd::OwnedFd;
@@ -14,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// This program, also where its file was replaced meanwhile.
 const ITSELF: &str = "/proc/self/exe";
@@ -28,6 +29,15 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// What the process that sends may take beyond the time of an attempt.
 const MARGIN: Duration = Duration::from_secs(5);
+
+/// How often a connection without work is looked at.
+const CHECK: Duration = Duration::from_secs(60);
+
+/// Another reason is not logged before that.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Characters of a reason.
+const SHOWN: usize = 400;
 
 /// It says little.
 const LONGEST_SAYING: u32 = 1 << 20;
@@ -49,8 +59,8 @@ struct State {
     ending: bool,
     /// The log has said that records are dropped, since one had room.
     said_full: bool,
-    /// The log has said why nothing is taken, since something was.
-    said_down: bool,
+    /// What the log has said of why nothing is taken, since something was, and when.
+    said_down: Option<(String, Instant)>,
 }
 
 impl Delivery {
@@ -59,13 +69,18 @@ impl Delivery {
             waiting: Waiting::new(most),
             ending: false,
             said_full: false,
-            said_down: false,
+            said_down: None,
         });
         Delivery { way, envelope, exported, state, changed: Condvar::new() }
     }
 
     pub(super) fn shown(&self) -> String {
         self.way.shown()
+    }
+
+    /// As [`Exported::down_if_panicked`].
+    pub(super) fn seen(&self) -> impl Drop + use<> {
+        self.exported.down_if_panicked()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -77,7 +92,6 @@ impl Delivery {
         let records = batch.records;
         let mut state = self.state();
         if state.waiting.push(batch) {
-            state.said_full = false;
             self.exported.waits(records);
             self.changed.notify_all();
             return;
@@ -99,13 +113,14 @@ impl Delivery {
 
     /// Runs until all that came was answered for.
     pub(super) fn run(&self) {
+        let _seen = self.exported.down_if_panicked();
         self.run_by(|| Ok(Box::new(Link::open(&self.way)?)));
     }
 
     /// `open`: makes a connection, or says why there is none.
     pub(super) fn run_by(&self, open: impl Fn() -> Result<Box<dyn Sends>, String>) {
         let (mut link, mut pause, mut has_answered) = (None, PAUSE, false);
-        while let Some(batch) = self.next() {
+        while let Some(batch) = self.next(&mut link) {
             let had_answered = std::mem::replace(&mut has_answered, false);
             let verdict = self.attempt(&mut link, &open, &batch);
             has_answered = !matches!(verdict, Verdict::Broken(_));
@@ -113,12 +128,14 @@ impl Delivery {
                 Verdict::Taken { refused, why } => {
                     let refused = refused.min(batch.records);
                     self.done(batch.records - refused, refused);
-                    if refused > 0 || why.is_some() {
-                        let why = why.map_or_else(String::new, |why| format!(": {why}"));
-                        log::warn!("{}: {refused} of {} records refused{why}", self.shown(), batch.records);
-                    }
-                    self.exported.set_up(true);
-                    if std::mem::take(&mut self.state().said_down) {
+                    let takes = refused < batch.records;
+                    self.exported.set_up(takes);
+                    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                    if refused > 0 {
+                        self.warn(&format!("records are refused, {refused} of {}{why}", batch.records));
+                    } else if !why.is_empty() {
+                        self.warn(&format!("records are taken{why}"));
+                    } else if self.state().said_down.take().is_some() {
                         log::warn!("{}: takes records again", self.shown());
                     }
                     pause = PAUSE;
@@ -144,8 +161,8 @@ impl Delivery {
         }
     }
 
-    /// Waits for the oldest batch; `None` after the last one.
-    fn next(&self) -> Option<Arc<Batch>> {
+    /// Waits for the oldest batch; `None` after the last one. A connection that ends meanwhile is let go.
+    fn next(&self, link: &mut Option<Box<dyn Sends>>) -> Option<Arc<Batch>> {
         let mut state = self.state();
         loop {
             if let Some(batch) = state.waiting.first() {
@@ -154,28 +171,57 @@ impl Delivery {
             if state.ending {
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if link.is_none() {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let waited = self.changed.wait_timeout(state, CHECK);
+            let (now, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            drop(now);
+            if timeout.timed_out() && link.as_mut().is_some_and(|link| link.is_over()) {
+                *link = None;
+            }
+            state = self.state();
         }
     }
 
     fn done(&self, taken: u64, refused: u64) {
-        self.state().waiting.pop();
+        let mut state = self.state();
+        state.waiting.pop();
+        if state.waiting.first().is_none() {
+            state.said_full = false;
+        }
+        drop(state);
         self.exported.answered(taken, refused);
     }
 
-    /// Says why, once.
+    /// Says why nothing is taken: once, and again where it is for another reason, though not all the time.
     fn down(&self, why: &str) {
         self.exported.set_up(false);
-        let has_said = std::mem::replace(&mut self.state().said_down, true);
-        log::log!(if has_said { log::Level::Debug } else { log::Level::Warn }, "{}: {why}", self.shown());
+        self.warn(why);
+    }
+
+    fn warn(&self, why: &str) {
+        // It may be a collector's words, by way of a process that was taken over.
+        let why = escape::terminal(&why.chars().take(SHOWN).collect::<String>());
+        let mut state = self.state();
+        let is_known =
+            state.said_down.as_ref().is_some_and(|(said, at)| *said == why || at.elapsed() < QUIET);
+        if !is_known {
+            state.said_down = Some((why.clone(), Instant::now()));
+        }
+        drop(state);
+        log::log!(if is_known { log::Level::Debug } else { log::Level::Warn }, "{}: {why}", self.shown());
     }
 
     /// A pause, which the end makes short.
     fn rest(&self, pause: Duration) {
         let state = self.state();
-        let pause = if state.ending { pause.min(PAUSE) } else { pause };
-        let waits = |state: &mut State| !state.ending;
-        drop(self.changed.wait_timeout_while(state, pause, waits));
+        if state.ending {
+            drop(state);
+            return std::thread::sleep(pause.min(PAUSE));
+        }
+        drop(self.changed.wait_timeout_while(state, pause, |state| !state.ending));
     }
 
     fn attempt(
@@ -199,6 +245,11 @@ impl Delivery {
 pub(super) trait Sends {
     /// Sends a request, and waits for what it is answered.
     fn send(&mut self, request: &[u8]) -> Verdict;
+
+    /// It has ended.
+    fn is_over(&mut self) -> bool {
+        false
+    }
 }
 
 /// The process that sends, with its connection.
@@ -250,11 +301,20 @@ impl Link {
 
 impl Sends for Link {
     fn send(&mut self, request: &[u8]) -> Verdict {
-        match write_frame(&mut self.control, request).and_then(|()| self.said()) {
+        // Where it has ended, it may have said why.
+        let written = write_frame(&mut self.control, request);
+        match self.said() {
             Ok(Said::Of(verdict)) => verdict,
             Ok(Said::Ready) => Verdict::Broken("the process that sends says what nobody asked".to_owned()),
-            Err(error) => Verdict::Broken(format!("the process that sends has ended: {error}")),
+            Err(error) => {
+                let error = written.err().unwrap_or(error);
+                Verdict::Broken(format!("the process that sends has ended: {error}"))
+            }
         }
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 }
 

@@ -63,11 +63,18 @@ impl Feed {
 
     /// Hands these over, in their order.
     pub fn put(&mut self, mut told: Vec<Told>) {
-        if self.unmade.load(Relaxed) + told.len() > UNMADE {
+        let unmade = self.unmade.load(Relaxed);
+        if unmade > 0 && unmade + told.len() > UNMADE {
             let before = told.len();
             // What comes next must be told of the right GPUs, and when it began.
             told.retain(|told| !matches!(told, Told::New(_)));
             let dropped = (before - told.len()) as u64;
+            if self.dropped == 0 && dropped > 0 {
+                log::warn!(
+                    "{}: too little time to make records: some are dropped, and counted",
+                    self.delivery.shown()
+                );
+            }
             self.dropped += dropped;
             self.exported.drops(dropped);
         }
@@ -80,7 +87,7 @@ impl Feed {
         self.unmade.fetch_add(told.len(), Relaxed);
         // The thread ends with this side; one that panicked has said so.
         if let Err(unsent) = self.told.send(told) {
-            self.exported.drops(unsent.0.len() as u64);
+            self.exported.drops(unsent.0.iter().filter(|told| matches!(told, Told::New(_))).count() as u64);
         }
     }
 
@@ -105,6 +112,7 @@ struct Maker {
 
 impl Maker {
     fn run(&self) {
+        let _seen = self.delivery.seen();
         let (mut encoder, mut filling) = (Encoder::default(), Filling::default());
         loop {
             match self.received.recv_timeout(filling.patience(Instant::now())) {

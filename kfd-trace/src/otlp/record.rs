@@ -2,7 +2,7 @@
 //! the next number of this run: what is missing or came twice behind a collector can be counted by that.
 //!
 //! Names are those of OpenTelemetry's semantic conventions where they have one (process, thread, container, k8s, hw), else begin
-//! with `kfd.` or `slurm.`; docs/fleet-events.md lists them.
+//! with `kfd.` or `slurm.`; docs/otlp.md lists them.
 
 use super::fields::attributes;
 use super::proto::{AnyValue, KeyValue, LogRecord, Value, int, pair, text};
@@ -11,7 +11,7 @@ use crate::model::event::{Body, Event};
 use crate::model::ioctl::Named;
 use crate::output::event::context::Context;
 use crate::output::event::json::own;
-use crate::state::{Change, New, Owner, Passed, Queue, What};
+use crate::state::{Change, New, Owner, Passed, What};
 use crate::text::clock::Clock;
 use crate::text::escape;
 use jiff::tz::TimeZone;
@@ -82,6 +82,14 @@ impl Severity {
     }
 }
 
+/// An event of the history.
+struct Made<'m> {
+    event: &'m Event,
+    change: &'m Change,
+    /// From when its queue is known, where that is in neither.
+    since_ns: Option<u64>,
+}
+
 /// By address, which is no other's as long as the owner is kept beside it.
 type Owners = HashMap<usize, (Arc<Owner>, Vec<u8>)>;
 
@@ -102,8 +110,13 @@ impl Encoder {
         let before = self.last;
         match told {
             Told::New(New::Entry(entry)) => match (entry.event(), &entry.what) {
-                (Some((event, change)), _) => {
-                    self.event(&event, &change, entry.owner.as_ref(), entry.wall_ns, now_ns, out);
+                (Some((event, change)), what) => {
+                    let since_ns = match what {
+                        What::QueueDestroyFailed { since_ns, .. } => *since_ns,
+                        _ => None,
+                    };
+                    let event = Made { event: &event, change: &change, since_ns };
+                    self.event(event, entry.owner.as_ref(), entry.wall_ns, now_ns, out);
                 }
                 (None, What::Driver { loads, .. }) => {
                     let at = At { mono_ns: entry.mono_ns, unix_ns: entry.wall_ns };
@@ -114,7 +127,8 @@ impl Encoder {
             },
             Told::New(New::Event(passed)) => {
                 let Passed { event, change, owner, wall_ns } = &**passed;
-                self.event(event, change, owner.as_ref(), *wall_ns, now_ns, out);
+                let event = Made { event, change, since_ns: None };
+                self.event(event, owner.as_ref(), *wall_ns, now_ns, out);
             }
             Told::Begin(at) => self.own("trace_begin", Severity::Info, *at, None, Vec::new(), now_ns, out),
             Told::Alive(at) => self.own("trace_alive", Severity::Info, *at, None, Vec::new(), now_ns, out),
@@ -142,13 +156,13 @@ impl Encoder {
 
     fn event(
         &mut self,
-        event: &Event,
-        change: &Change,
+        made: Made<'_>,
         owner: Option<&Arc<Owner>>,
         unix_ns: i64,
         now_ns: i64,
         out: &mut Vec<u8>,
     ) {
+        let Made { event, change, since_ns } = made;
         let clock =
             Clock { mono_to_wall_ns: i128::from(unix_ns) - i128::from(event.mono_ns), zone: TimeZone::UTC };
         let context = Context {
@@ -174,8 +188,10 @@ impl Encoder {
             _ => attributes(&own(event, &context)),
         };
         if let Body::QueueDestroy { queue_id, .. } = event.body {
-            own.extend(context.ended(queue_id).and_then(|queue| known_ns(queue, event.mono_ns)));
+            let queue = context.ended(queue_id);
+            own.extend(known_ns(queue.and_then(|queue| queue.adopted_ns.or(queue.born_ns)), event.mono_ns));
         }
+        own.extend(known_ns(since_ns, event.mono_ns));
         own.extend(self.gpu(&own));
         if event.tid != 0 {
             own.extend([int("thread.id", event.tid), int("kfd.task_pid", event.task_tgid)]);
@@ -275,11 +291,9 @@ fn described(gpu: &Gpu) -> Vec<KeyValue> {
     more.into_iter().flatten().chain(of_gpu(gpu)).collect()
 }
 
-/// For how long an ended queue is known to have existed.
-fn known_ns(queue: &Queue, at_ns: u64) -> Option<KeyValue> {
-    // The time of the record that told of it: of an existing one, when it was found.
-    let from_ns = queue.adopted_ns.or(queue.born_ns)?;
-    Some(pair("kfd.known_ns", unsigned(at_ns.saturating_sub(from_ns))))
+/// For how long a queue is known: since the time of the record that told of it, of an existing one when it was found.
+fn known_ns(since_ns: Option<u64>, at_ns: u64) -> Option<KeyValue> {
+    Some(pair("kfd.known_ns", unsigned(at_ns.saturating_sub(since_ns?))))
 }
 
 fn kept<'k>(owners: &'k mut Owners, owner: &Arc<Owner>) -> &'k [u8] {

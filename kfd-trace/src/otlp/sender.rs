@@ -7,6 +7,7 @@ use super::settings::{Protocol, Way};
 use super::verdict::{Verdict, of_grpc, of_http};
 use crate::remote::{Trust, TrustOptions};
 use crate::runtime::confine;
+use crate::runtime::exit::Stop;
 use crate::runtime::frames::{read_frame, write_frame};
 use crate::runtime::signals::{Hangups, Signals};
 use axum::body::Body;
@@ -100,8 +101,13 @@ async fn send() -> io::Result<()> {
     loop {
         let request = tokio::select! {
             request = requests.recv() => request,
-            // The daemon makes another one when it needs it.
-            _ = &mut connection.task => None,
+            // The daemon makes another one when it needs it, and learns why then.
+            ended = &mut connection.task => {
+                if let Ok(Some(why)) = ended {
+                    say(&mut control, &Said::Of(Verdict::Broken(why)))?;
+                }
+                None
+            }
         };
         let Some(request) = request else { return Ok(()) };
         let attempt = timeout(way.timeout(), connection.attempt(&way, request)).await;
@@ -138,7 +144,8 @@ fn trust(way: &Way) -> Result<Trust, String> {
         key: way.key.as_deref(),
         insecure: false,
     };
-    let trust = Trust::read(&options).map_err(|stop| stop.line)?;
+    let own = |stop: Stop| stop.line.replace("give --cacert FILE", "set OTEL_EXPORTER_OTLP_CERTIFICATE");
+    let trust = Trust::read(&options).map_err(own)?;
     Ok(match way.protocol {
         Protocol::Http => trust,
         Protocol::Grpc => trust.for_http2(),
@@ -152,7 +159,8 @@ enum Sender {
 
 struct Connection {
     sender: Sender,
-    task: JoinHandle<()>,
+    /// Why it ended, if by an error.
+    task: JoinHandle<Option<String>>,
 }
 
 async fn connect(
@@ -174,12 +182,18 @@ async fn talk(
     let (sender, task) = match way.protocol {
         Protocol::Http => {
             let (sender, connection) = http1::handshake(stream).await.map_err(|error| lost(&error))?;
-            (Sender::One(sender), tokio::spawn(async move { drop(connection.await) }))
+            (
+                Sender::One(sender),
+                tokio::spawn(async move { connection.await.err().map(|error| lost(&error)) }),
+            )
         }
         Protocol::Grpc => {
             let made = http2::handshake(TokioExecutor::new(), stream).await;
             let (sender, connection) = made.map_err(|error| lost(&error))?;
-            (Sender::Two(sender), tokio::spawn(async move { drop(connection.await) }))
+            (
+                Sender::Two(sender),
+                tokio::spawn(async move { connection.await.err().map(|error| lost(&error)) }),
+            )
         }
     };
     Ok(Connection { sender, task })
@@ -219,7 +233,10 @@ impl Connection {
         let status = response.status().as_u16();
         let headers = response.headers();
         Ok(match way.protocol {
-            Protocol::Http => of_http(status, text(headers, RETRY_AFTER.as_str()), &body),
+            Protocol::Http => {
+                let of = |name: HeaderName| text(headers, name.as_str());
+                of_http(status, of(RETRY_AFTER), of(CONTENT_TYPE), &body)
+            }
             Protocol::Grpc => {
                 let of =
                     |name| trailers.as_ref().and_then(|map| text(map, name)).or_else(|| text(headers, name));
@@ -233,16 +250,15 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// The body, and the trailers. What is too long is no response of a collector: it is not kept.
+/// The body, cut where it is too long for a collector's, and the trailers.
 async fn read(response: &mut Response<Incoming>) -> Result<(Vec<u8>, Option<HeaderMap>), String> {
     let (mut bytes, mut trailers) = (Vec::new(), None);
     let body = response.body_mut();
     while let Some(frame) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await {
         let frame = frame.map_err(|error| lost(&error))?;
         match frame.into_data() {
-            Ok(data) if bytes.len() + data.len() > LONGEST_RESPONSE => {
-                return Err("the response is too long".to_owned());
-            }
+            // The rest says nothing more of the verdict.
+            Ok(_) if bytes.len() > LONGEST_RESPONSE => break,
             Ok(data) => bytes.extend_from_slice(&data),
             Err(frame) => trailers = frame.into_trailers().ok(),
         }

@@ -167,7 +167,9 @@ impl Settings {
                     target.prefix.clone()
                 }
             }
-            Protocol::Http if target.prefix.ends_with(LOGS) => target.prefix.clone(),
+            Protocol::Http if options.endpoint.is_some() && target.prefix.ends_with(LOGS) => {
+                target.prefix.clone()
+            }
             Protocol::Http => format!("{}{LOGS}", target.prefix),
         };
         let file = |name: &str| either(name).map(|(_, path)| PathBuf::from(path));
@@ -249,11 +251,12 @@ fn pairs(from: &str, list: &str) -> Result<Vec<(String, String)>, Stop> {
 /// The same for headers.
 fn headers(from: &str, list: &str) -> Result<Vec<(String, String)>, Stop> {
     let all = pairs(from, list)?;
-    match all.iter().find(|(name, value)| !is_of_a_name(name) || !is_of_a_value(value)) {
-        // The value may be a secret.
-        Some((name, _)) => {
-            Err(Stop::usage(format!("{from}: {name:?} is no header, or its value cannot be one's")))
-        }
+    match all.iter().position(|(name, value)| !is_of_a_name(name) || !is_of_a_value(value)) {
+        // Neither is shown: where the `=` is missing, a secret may be in both.
+        Some(index) => Err(Stop::usage(format!(
+            "{from}: number {} is no header; write NAME=VALUE, with %XX for what a header cannot have",
+            index + 1
+        ))),
         None => Ok(all.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect()),
     }
 }
@@ -343,7 +346,9 @@ mod tests {
             (at("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"), "use gzip or none"),
             (at("OTEL_EXPORTER_OTLP_INSECURE", "yes"), "neither true nor false"),
             (at("OTEL_EXPORTER_OTLP_HEADERS", "s3cret"), "NAME=VALUE"),
-            (at("OTEL_EXPORTER_OTLP_HEADERS", "a b=s3cret"), "is no header"),
+            (at("OTEL_EXPORTER_OTLP_HEADERS", "a b=s3cret"), "number 1 is no header"),
+            (at("OTEL_EXPORTER_OTLP_HEADERS", "a=b,Authorization: Basic s3cret=="), "number 2 is no header"),
+            (at("OTEL_EXPORTER_OTLP_HEADERS", "Bearer s3cret="), "is no header"),
             (at("OTEL_EXPORTER_OTLP_HEADERS", "a=s3cret%0d%0ax: y"), "is no header"),
             (at("OTEL_RESOURCE_ATTRIBUTES", "=x"), "OTEL_RESOURCE_ATTRIBUTES: write it as"),
         ] {

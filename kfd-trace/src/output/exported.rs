@@ -60,8 +60,23 @@ impl Exported {
         self.0.dropped.fetch_add(records, Relaxed);
     }
 
-    /// Returns what was set before.
-    pub fn set_up(&self, up: bool) -> bool {
-        self.0.up.swap(up, Relaxed)
+    pub fn set_up(&self, up: bool) {
+        self.0.up.store(up, Relaxed);
+    }
+
+    /// What a thread of the export holds: where it panics, nothing is exported any more, and that shows.
+    #[must_use]
+    pub fn down_if_panicked(&self) -> impl Drop + use<> {
+        DownIfPanicked(self.clone())
+    }
+}
+
+struct DownIfPanicked(Exported);
+
+impl Drop for DownIfPanicked {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set_up(false);
+        }
     }
 }

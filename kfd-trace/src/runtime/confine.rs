@@ -76,7 +76,7 @@ pub(crate) fn confine() -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     for filter in filters().map_err(io::Error::other)? {
         if let Err(error) = seccompiler::apply_filter(&filter) {
-            log::warn!("the web server's process has no filter of system calls: {error}");
+            log::warn!("this process has no filter of system calls: {error}");
         }
     }
     Ok(())

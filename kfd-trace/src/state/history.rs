@@ -146,7 +146,14 @@ impl History {
         recording.implied_ends(event, change);
         let ended = |queue_id| change.ended.iter().find(|queue| queue.queue_id == queue_id);
         match What::of(event, change, ended) {
-            Some(what) => recording.push(event, change.process, what),
+            Some(mut what) => {
+                if let What::QueueDestroyFailed { queue_id, since_ns, .. } = &mut what {
+                    let row = change.process.and_then(|key| state.process(key));
+                    let queue = row.and_then(|row| row.queues.get(queue_id));
+                    *since_ns = queue.and_then(|queue| queue.adopted_ns.or(queue.born_ns));
+                }
+                recording.push(event, change.process, what);
+            }
             None => recording.pass(event, change),
         }
     }
@@ -256,7 +263,9 @@ impl Recording<'_> {
     /// An event that is not kept, for who takes it.
     #[inline]
     fn pass(&mut self, event: &Event, change: &Change) {
-        if self.history.outlet.as_ref().is_some_and(|outlet| outlet.all) {
+        // Arguments of ioctls leave no daemon.
+        let all = self.history.outlet.as_ref().is_some_and(|outlet| outlet.all);
+        if all && !matches!(event.body, Body::Ioctl(_)) {
             self.pass_on(event, change);
         }
     }

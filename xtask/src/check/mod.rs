@@ -6,4 +6,5 @@ pub(crate) mod deny;
 pub(crate) mod fuzz;
 pub(crate) mod links;
 pub(crate) mod manifests;
+pub(crate) mod questions;
 pub(crate) mod rules;

@@ -1,7 +1,7 @@
 //! Input of a scrape, and which sources it has for the families.
 
 use super::detail::Detail;
-use super::newcomers::Admitted;
+use super::newcomers::{Admitted, identity};
 use crate::attribute::Topology;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
@@ -119,7 +119,7 @@ impl<'a> Scrape<'a> {
 
     /// Whether it is one of those that have series of their own.
     pub(super) fn admits(&self, process: &Process) -> bool {
-        self.admitted.is_none_or(|admitted| admitted.processes.contains(&process.key))
+        self.admitted.is_none_or(|admitted| admitted.processes.contains(&identity(process)))
     }
 
     /// Whether all of these probes are attached, at least to some of their functions.

@@ -10,7 +10,7 @@ use crate::model::missed::Missed;
 use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::output::samples::{CREATE, DESTROY, PID, WAIT, probe, sampled, topology, traced};
 use crate::state::samples::{create, destroy, error_row, event, facts, ioctl_row, seen};
-use crate::state::{IoctlTotals, ProcessDetails, ProcessKey, SampleTotals, Snapshot, State, StateLimits};
+use crate::state::{IoctlTotals, ProcessDetails, SampleTotals, Snapshot, State, StateLimits};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::{counter, loss};
@@ -296,7 +296,7 @@ fn processes_over_the_budget_have_no_series_and_are_counted() {
     }
     world.detail.queues = Some(100);
     assert_eq!(world.value("kfd_trace_metrics_processes_over_budget_total"), None, "there is no budget");
-    let processes = [2, 3].map(|id| ProcessKey::from(ProcessId(id))).into();
+    let processes = [2, 3].map(|id| (Some(100 + id), Some(ProcessId(u64::from(id))))).into();
     world.admitted = Some(Admitted { processes, refused: 7 });
     let text = world.text();
     for family in ["kfd_process_info{pid", "kfd_process_queues{pid", "kfd_queue_info{pid"] {

@@ -27,22 +27,39 @@ pub struct Entry {
 /// What happened.
 #[derive(Debug, PartialEq)]
 pub enum What {
-    ProcessSeen { standing: bool },
+    ProcessSeen {
+        standing: bool,
+    },
     ProcessRelease,
     QueueCreate(Box<QueueFacts>),
     QueueDestroy(Ended),
-    QueueDestroyFailed { queue_id: u32, gpu_id: Option<u32>, errno: i32 },
+    /// `since_ns`: from when the queue is known, which lives on.
+    QueueDestroyFailed {
+        queue_id: u32,
+        gpu_id: Option<u32>,
+        errno: i32,
+        since_ns: Option<u64>,
+    },
     UserQueue(Box<UserQueueCall>),
     Evict(Eviction),
-    Restore { eviction: Eviction, lasted_ns: Option<u64> },
+    Restore {
+        eviction: Eviction,
+        lasted_ns: Option<u64>,
+    },
     EvictFailed(Eviction),
     VmFault(VmFault),
     QueuesSuspended(Box<Suspension>),
     QueuesResumed(Box<Suspension>),
     ResetBegin(Hit),
-    ResetEnd { hit: Hit, lasted_ns: Option<u64> },
+    ResetEnd {
+        hit: Hit,
+        lasted_ns: Option<u64>,
+    },
     Hang(Hit),
-    Driver { loaded: bool, loads: u64 },
+    Driver {
+        loaded: bool,
+        loads: u64,
+    },
 }
 
 /// A GPU, and the tgids of the processes that had queues on it.
@@ -125,7 +142,8 @@ impl What {
                 |queue| Ended { gpu_id: gpu_id.or(queue.facts.gpu_id), ..queue.into() },
             )),
             Body::QueueDestroyFailed { queue_id, gpu_id, errno } => {
-                What::QueueDestroyFailed { queue_id: *queue_id, gpu_id: *gpu_id, errno: *errno }
+                let (queue_id, gpu_id, errno) = (*queue_id, *gpu_id, *errno);
+                What::QueueDestroyFailed { queue_id, gpu_id, errno, since_ns: None }
             }
             Body::UserQueue(call) => What::UserQueue(Box::new(call.clone())),
             Body::Evict(eviction) => What::Evict(*eviction),
@@ -276,7 +294,7 @@ impl What {
             What::QueueDestroy(queue) => {
                 Body::QueueDestroy { queue_id: queue.queue_id, gpu_id: queue.gpu_id, last: None }
             }
-            What::QueueDestroyFailed { queue_id, gpu_id, errno } => {
+            What::QueueDestroyFailed { queue_id, gpu_id, errno, .. } => {
                 Body::QueueDestroyFailed { queue_id: *queue_id, gpu_id: *gpu_id, errno: *errno }
             }
             What::UserQueue(call) => Body::UserQueue(UserQueueCall::clone(call)),

@@ -11,6 +11,7 @@ use crate::model::pointers::samples::sdma;
 use crate::model::runlist::samples::{list, preemption};
 use crate::model::runlist::{Preemption, Runlist};
 use crate::model::suspension::samples::{resume_of_all, suspension};
+use crate::state::Process;
 use std::collections::BTreeSet;
 
 /// Where the exposition is written (xtask/src/check/rules/exposition.rs).
@@ -19,8 +20,6 @@ const FILE: &str = "KFD_TRACE_EXPOSITION";
 /// A state in which everything has happened once.
 fn world() -> World {
     let mut world = World::new(traced());
-    let processes = (1..=20).map(|id| ProcessKey::from(ProcessId(id))).collect();
-    world.admitted = Some(Admitted { processes, refused: 4 });
     let gpu_id = Some(58270);
     let evict = |trigger| Eviction { gpu_id, trigger, errno: 0, latency_ns: 5 };
     let preemption = Preemption { latency_ns: 5_000, ..preemption() };
@@ -81,6 +80,9 @@ fn world() -> World {
         .into();
     world.detail.queues = Some(10);
     world.samples.last_ns = Some(2_000_000_000);
+    let identity = |row: &Process| (row.tgid, row.id());
+    let processes = world.state.snapshot().processes.iter().map(identity).collect();
+    world.admitted = Some(Admitted { processes, refused: 4 });
     world
 }
 
