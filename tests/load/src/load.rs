@@ -263,12 +263,25 @@ pub(crate) struct Scraped {
     tables: Tables,
     probes: Vec<ProbeStatus>,
     topology: Topology,
+    linger: Duration,
 }
 
 impl Scraped {
     pub(crate) fn new(size: Size) -> Self {
         let (tables, topology) = (world::tables(size), world::topology(size));
-        Scraped { size, tables, probes: world::probes(), topology }
+        Scraped { size, tables, probes: world::probes(), topology, linger: Duration::from_secs(300) }
+    }
+
+    /// `--metrics.linger`
+    pub(crate) fn lingering(self, linger: Duration) -> Self {
+        Scraped { linger, ..self }
+    }
+
+    /// No call fails, and only the first of the processes wait in one.
+    pub(crate) fn quiet(mut self, processes: usize) -> Self {
+        self.tables.in_flight.truncate(processes);
+        self.tables.errors.clear();
+        self
     }
 
     /// Every process has series of its own.
@@ -302,11 +315,7 @@ impl Scraped {
                 driver_loads: 1,
                 build: Build::OWN,
                 types: &kfd_trace::kernel::types::TypesReport::default(),
-                detail: Detail {
-                    processes: Some(self.size.processes),
-                    queues: None,
-                    linger: Duration::from_secs(300),
-                },
+                detail: Detail { processes: Some(self.size.processes), queues: None, linger: self.linger },
                 now_ns: START_BOOTTIME_NS * 2,
                 wall_minus_mono_ns: 0,
                 start_time_seconds: 1.79e9,
