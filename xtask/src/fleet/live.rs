@@ -35,6 +35,8 @@ pub(super) struct Run {
 pub(super) struct Stores {
     pub(super) store: Program,
     pub(super) full: Option<Program>,
+    /// Else the nodes would have no series now.
+    _server: Server,
 }
 
 /// What is counted from its begin on.
@@ -76,6 +78,7 @@ impl Run {
     pub(super) fn start(sheet: Sheet, args: &Args) -> Result<Self> {
         let Args { shape, interval, .. } = *args;
         let with_full = !args.sums_only && !args.grow;
+        let memory = args.memory.map_or(programs::available()? / 2, |gib| gib << 30);
         let list = programs::folder("nodes")?.join("nodes.json");
         let server = Server::start(sheet, shape)?;
         programs::write_nodes(&list, server.port, 0)?;
@@ -86,7 +89,7 @@ impl Run {
         let mut sends = vec![Sends { to: &store, names: "fleet:.*" }];
         sends.extend(full.iter().map(|to| Sends { to, names: "instance_.*|ALERTS.*" }));
         let prometheus = programs::prometheus(&list, interval, &sends, args.needed)?;
-        Ok(Run { server, prometheus, store, full, interval, memory: args.memory << 30, list })
+        Ok(Run { server, prometheus, store, full, interval, memory, list })
     }
 
     /// Has so many nodes scraped, and waits until they are.
@@ -121,11 +124,11 @@ impl Run {
     }
 
     /// Ends Prometheus, whose memory the queries may need; the stores stay.
-    pub(super) fn only_stores(self) -> Result<Stores> {
+    pub(super) fn only_stores(self) -> Stores {
         let Run { server, prometheus, store, full, .. } = self;
         // What it has in memory is not needed any more.
-        drop((prometheus, server));
-        Ok(Stores { store, full })
+        drop(prometheus);
+        Stores { store, full, _server: server }
     }
 
     fn programs(&self) -> impl Iterator<Item = &Program> {

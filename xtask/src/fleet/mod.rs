@@ -17,8 +17,8 @@ mod storage;
 mod template;
 
 use crate::bench::daemon;
-use crate::paths;
 use crate::run::{self, note, step};
+use crate::{lock, paths};
 use anyhow::{Context as _, Result, ensure};
 use live::Run;
 use render::Sheet;
@@ -54,9 +54,10 @@ pub(crate) struct Args {
     /// Without the second VictoriaMetrics, which scrapes all nodes itself; the dashboard's queries are left out
     #[arg(long)]
     sums_only: bool,
-    /// GiB that Prometheus and the stores may have together: the run ends before they have more
-    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=1024))]
-    memory: u64,
+    /// GiB that Prometheus and the stores may have together, else half of what is available: the run ends when they
+    /// have more
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    memory: Option<u64>,
     /// Prometheus keeps only the families that the rules name (metric_relabel_configs)
     #[arg(long)]
     needed: bool,
@@ -66,6 +67,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn fleet(args: &Args) -> Result<()> {
+    let _held = lock::hold(&paths::target().join("fleet"))?;
     let program = match &args.load {
         Some(program) => program.clone(),
         None => daemon::build()?,
@@ -119,7 +121,6 @@ fn template(program: &Path) -> Result<Template> {
     step("rendering the exposition of a node with one GPU, a process that lives and one that ended");
     let text = exposition(program, [1, 1, 4, 1])?;
     let file = paths::target().join("fleet/template.txt");
-    fs::create_dir_all(paths::target().join("fleet"))?;
     fs::write(&file, &text).context("cannot write the template")?;
     let template = Template::parse(&text)?;
     let [node, gpu, live, ended] =
