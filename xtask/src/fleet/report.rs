@@ -72,9 +72,8 @@ pub(super) fn run(run: Run, watched: &Watched, interval: u64) -> Result<()> {
     row("samples/s into the store of all", format!("{:.0}", watched.full_a_second));
     row("MB/s served, not compressed", format!("{:.1}", watched.served_a_second / 1e6));
     row("slowest scrape, s", format!("{:.2}", watched.slowest_scrape));
-    row("time between scrapes, 99 %, s", format!("{:.2}", watched.interval_99));
     for (name, took) in &watched.rules {
-        row(&format!("{name}, s"), format!("{took:.2}"));
+        row(&format!("{name}, longest evaluation, s"), format!("{took:.2}"));
     }
     for (name, cpu, taken) in &watched.programs {
         let memory = format!("{} (at most {})", size(taken.resident), size(taken.highest));
