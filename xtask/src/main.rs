@@ -7,6 +7,7 @@ mod build;
 mod check;
 mod closing;
 mod dist;
+mod fleet;
 mod lock;
 mod passed;
 mod paths;
@@ -54,6 +55,8 @@ enum Command {
     Bench(Benchmark),
     /// Attack a daemon on loopback as a hostile client would, and show how it holds
     Attack(attack::Args),
+    /// Simulate a fleet: what its nodes cost Prometheus and a store, and where that breaks
+    Fleet(fleet::Args),
     /// Feed synthetic input to the readers of records, BTF, symbols, flags, procfs and sysfs, until one
     /// breaks or the time is over
     Fuzz(fuzz::Args),
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Command::Kernels => verdicts::write(),
         Command::Picture => picture::picture(),
         Command::Attack(args) => return exit(attack::attack(&args)),
+        Command::Fleet(args) => fleet::fleet(&args),
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Bench(Benchmark::Overhead(args)) => return exit(overhead::overhead(&args)),
         Command::Bench(Benchmark::Daemon(args)) => return exit(daemon::bench(&args)),

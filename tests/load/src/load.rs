@@ -19,9 +19,9 @@ use kfd_trace::output::metrics::{
 use kfd_trace::state::{History, IoctlTotals, Shown, Snapshot, Source};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::record::mqd_op;
-use std::cell::RefCell;
 use std::fs::File;
 use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Ten times as much as [`NODE`]: nothing may take more than eleven times as long.
@@ -268,14 +268,28 @@ pub(crate) struct Scraped {
     tables: Tables,
     probes: Vec<ProbeStatus>,
     topology: Topology,
-    newcomers: RefCell<Newcomers>,
+    newcomers: Mutex<Newcomers>,
+    linger: Duration,
 }
 
 impl Scraped {
     pub(crate) fn new(size: Size) -> Self {
         let (tables, topology) = (world::tables(size), world::topology(size));
-        let newcomers = RefCell::new(Newcomers::new(1 << 20));
-        Scraped { size, tables, probes: world::probes(), topology, newcomers }
+        let newcomers = Mutex::new(Newcomers::new(1 << 20));
+        let linger = Duration::from_secs(300);
+        Scraped { size, tables, probes: world::probes(), topology, newcomers, linger }
+    }
+
+    /// `--metrics.linger`
+    pub(crate) fn lingering(self, linger: Duration) -> Self {
+        Scraped { linger, ..self }
+    }
+
+    /// No call fails, and only the first of the processes wait in one.
+    pub(crate) fn quiet(mut self, processes: usize) -> Self {
+        self.tables.in_flight.truncate(processes);
+        self.tables.errors.clear();
+        self
     }
 
     /// Every process has series of its own.
@@ -313,14 +327,14 @@ impl Scraped {
                 processes: Some(self.size.processes),
                 new_processes: u64::MAX,
                 queues: None,
-                linger: Duration::from_secs(300),
+                linger: self.linger,
             },
             now_ns: START_BOOTTIME_NS * 2,
             wall_minus_mono_ns: 0,
             start_time_seconds: 1.79e9,
             duration_seconds: 0.002,
         };
-        let mut newcomers = self.newcomers.borrow_mut();
+        let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
         let admitted = newcomers.admit(&scrape.candidates(), self.size.processes, scrape.now_ns);
         scrape.admitted = Some(&admitted);
         let text = metrics::exposition(&scrape, format);

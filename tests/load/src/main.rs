@@ -3,11 +3,13 @@
 //!
 //! Started by `cargo xtask bench daemon`, natively and under callgrind. In: the name of one part. Out: one
 //! JSON object per line: `{"case", "per", "unit", "ns"}` of a [`region`], in the order in which they ran, or
-//! `{"case", "value", "unit"}` of anything else; `serve` and `write` print none: the one is a
-//! daemon for `cargo xtask attack`, the other writes a recording for `cargo xtask bench look`.
+//! `{"case", "value", "unit"}` of anything else; `serve`, `write` and `exposition` print none: the first is a daemon for
+//! `cargo xtask attack`, the second writes a recording for `cargo xtask bench look`, the third prints what a scrape
+//! gets, for `cargo xtask fleet`.
 
 mod callgrind;
 mod export;
+mod exposition;
 mod load;
 mod memory;
 mod recording;
@@ -26,12 +28,14 @@ fn main() -> ExitCode {
         Some("memory") => memory::run(),
         Some("serve") => serve::run(),
         Some("write") => load::write(),
+        Some("exposition") => exposition::run(),
         // Itself, started by the web server's supervisor.
         Some("web-server") => web_process::run().map_err(Into::into),
         _ => {
             eprintln!(
                 "parts: load and memory, which `cargo xtask bench daemon` runs, serve, which `cargo xtask attack` runs, \
-                 and write FILE EVENTS, which `cargo xtask bench look` runs"
+                 write FILE EVENTS, which `cargo xtask bench look` runs, and exposition LIVE ENDED QUEUES GPUS, which \
+                 `cargo xtask fleet` runs"
             );
             return ExitCode::FAILURE;
         }

@@ -89,7 +89,7 @@ fn processes(tape: &mut Tape) {
     (1..=NODE.processes as u64).for_each(|process| tape.process_seen(process));
 }
 
-fn births(tape: &mut Tape, queues: impl Iterator<Item = QueueAt>) {
+pub(crate) fn births(tape: &mut Tape, queues: impl Iterator<Item = QueueAt>) {
     for queue in queues {
         tape.mqd_write(queue, kfd_trace_common::record::mqd_op::INIT);
         tape.queue_create(queue);

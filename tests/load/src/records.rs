@@ -12,6 +12,8 @@ use kfd_trace_common::rules::PRIMARY_CONTEXT;
 pub(crate) const CREATE_QUEUE: u32 = 0xc060_4b02;
 pub(crate) const DESTROY_QUEUE: u32 = 0xc008_4b03;
 pub(crate) const UPDATE_QUEUE: u32 = 0x4018_4b07;
+const GET_CLOCK_COUNTERS: u32 = 0xc028_4b05;
+const ALLOC_MEMORY_OF_GPU: u32 = 0xc028_4b16;
 
 /// Bytes of `struct queue_properties` of Linux 6.12.
 const PROPERTIES: u32 = 200;
@@ -53,6 +55,8 @@ pub(crate) fn layout() -> QueueLayout {
 pub(crate) struct Tape {
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    /// Records of the tape that this one continues.
+    before: usize,
 }
 
 impl Tape {
@@ -63,7 +67,12 @@ impl Tape {
     /// When the next record comes, CLOCK_MONOTONIC nanoseconds.
     pub(crate) fn now_ns(&self) -> u64 {
         // A microsecond from record to record.
-        START_BOOTTIME_NS + 1_000 * self.ends.len() as u64
+        START_BOOTTIME_NS + 1_000 * (self.before + self.ends.len()) as u64
+    }
+
+    /// An empty tape whose records come after those of this one.
+    pub(crate) fn continued(self) -> Self {
+        Tape { before: self.before + self.ends.len(), ..Tape::default() }
     }
 
     pub(crate) fn records(&self) -> impl Iterator<Item = &[u8]> {
@@ -173,7 +182,23 @@ impl Tape {
 
     /// A GET_CLOCK_COUNTERS that returned.
     pub(crate) fn ioctl(&mut self, process: u64) {
-        let cmd = 0xc028_4b05;
+        self.returned(process, GET_CLOCK_COUNTERS, [1; ARGS_LEN]);
+    }
+
+    /// An ALLOC_MEMORY_OF_GPU that returned: 1 GiB on the queue's GPU.
+    pub(crate) fn allocate(&mut self, queue: QueueAt, handle: u64, flags: u32) {
+        // struct kfd_ioctl_alloc_memory_of_gpu_args
+        let words = [0x7e00_0000_0000 + (handle << 30), 1 << 30, handle, 0];
+        let ends = [queue.gpu_id, flags];
+        let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+        let mut args = [0; ARGS_LEN];
+        for (to, byte) in args.iter_mut().zip(bytes.chain(ends.iter().flat_map(|word| word.to_le_bytes()))) {
+            *to = byte;
+        }
+        self.returned(queue.process, ALLOC_MEMORY_OF_GPU, args);
+    }
+
+    fn returned(&mut self, process: u64, cmd: u32, args: [u8; ARGS_LEN]) {
         let header = self.header::<record::Ioctl>(Kind::Ioctl, process, cmd);
         self.put(&record::Ioctl {
             header,
@@ -183,7 +208,7 @@ impl Tape {
             result: 0,
             outcome: outcome::RETURNED,
             args_len: 40,
-            args: [1; ARGS_LEN],
+            args,
         });
     }
 }
