@@ -83,6 +83,7 @@ impl Severity {
 }
 
 /// An event of the history.
+#[derive(Clone, Copy)]
 struct Made<'m> {
     event: &'m Event,
     change: &'m Change,

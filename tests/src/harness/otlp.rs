@@ -145,7 +145,7 @@ fn serve(stream: &TcpStream, shared: &Mutex<Kept>) -> Result<()> {
             }
             match line.trim_end().split_once(':') {
                 Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                    length = value.trim().parse()?
+                    length = value.trim().parse()?;
                 }
                 Some(_) => {}
                 None if line.trim_end().is_empty() => break,
