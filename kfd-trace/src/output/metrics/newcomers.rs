@@ -6,6 +6,7 @@
 use crate::model::event::ProcessId;
 use crate::state::Process;
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
@@ -23,7 +24,7 @@ pub struct Newcomers {
     per_hour: usize,
     /// When those of the last hour came, the oldest first.
     times_ns: VecDeque<u64>,
-    admitted: BTreeSet<Identity>,
+    admitted: Arc<BTreeSet<Identity>>,
     /// Of the candidates, those that were refused.
     refused: BTreeSet<Identity>,
     refused_in_all: u64,
@@ -32,7 +33,7 @@ pub struct Newcomers {
 /// The result for one scrape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admitted {
-    pub(super) processes: BTreeSet<Identity>,
+    pub(super) processes: Arc<BTreeSet<Identity>>,
     /// Processes that were refused, since the start.
     pub(super) refused: u64,
 }
@@ -41,7 +42,7 @@ impl Newcomers {
     /// `per_hour`: of new processes, in any hour.
     #[must_use]
     pub fn new(per_hour: u64) -> Self {
-        let (admitted, refused) = (BTreeSet::new(), BTreeSet::new());
+        let (admitted, refused) = (Arc::default(), BTreeSet::new());
         let per_hour = usize::try_from(per_hour).unwrap_or(usize::MAX);
         Newcomers { per_hour, times_ns: VecDeque::new(), admitted, refused, refused_in_all: 0 }
     }
@@ -51,27 +52,39 @@ impl Newcomers {
         while self.times_ns.front().is_some_and(|came_ns| now_ns.saturating_sub(*came_ns) >= HOUR_NS) {
             self.times_ns.pop_front();
         }
+        let is_known = |process: &&Process| self.admitted.contains(&identity(process));
+        // Mostly nobody came or went.
+        if candidates.len() > most
+            || candidates.len() != self.admitted.len()
+            || !candidates.iter().all(is_known)
+        {
+            self.admit_anew(candidates, most, now_ns);
+        }
+        Admitted { processes: Arc::clone(&self.admitted), refused: self.refused_in_all }
+    }
+
+    fn admit_anew(&mut self, candidates: &[&Process], most: usize, now_ns: u64) {
         let (known, refused) = (std::mem::take(&mut self.admitted), std::mem::take(&mut self.refused));
-        let mut without = 0;
+        let (mut admitted, mut without) = (BTreeSet::new(), 0);
         for identity in candidates.iter().map(|process| identity(process)) {
-            let has_room = self.admitted.len() + without < most;
+            let has_room = admitted.len() + without < most;
             if refused.contains(&identity) && !(has_room && self.times_ns.len() < self.per_hour) {
                 self.refused.insert(identity);
                 without += usize::from(has_room);
-            } else if !has_room || self.admitted.contains(&identity) {
+            } else if !has_room || admitted.contains(&identity) {
                 // Contexts of a process can have the same identity.
             } else if known.contains(&identity) {
-                self.admitted.insert(identity);
+                admitted.insert(identity);
             } else if self.times_ns.len() < self.per_hour {
                 self.times_ns.push_back(now_ns);
-                self.admitted.insert(identity);
+                admitted.insert(identity);
             } else {
                 self.refused_in_all += 1;
                 self.refused.insert(identity);
                 without += 1;
             }
         }
-        Admitted { processes: self.admitted.clone(), refused: self.refused_in_all }
+        self.admitted = Arc::new(admitted);
     }
 }
 

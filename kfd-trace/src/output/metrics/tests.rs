@@ -297,7 +297,7 @@ fn processes_over_the_budget_have_no_series_and_are_counted() {
     world.detail.queues = Some(100);
     assert_eq!(world.value("kfd_trace_metrics_processes_over_budget_total"), None, "there is no budget");
     let processes = [2, 3].map(|id| (Some(100 + id), Some(ProcessId(u64::from(id))))).into();
-    world.admitted = Some(Admitted { processes, refused: 7 });
+    world.admitted = Some(Admitted { processes: std::sync::Arc::new(processes), refused: 7 });
     let text = world.text();
     for family in ["kfd_process_info{pid", "kfd_process_queues{pid", "kfd_queue_info{pid"] {
         let pids: Vec<_> = (101..=104).filter(|pid| text.contains(&format!("{family}=\"{pid}\""))).collect();

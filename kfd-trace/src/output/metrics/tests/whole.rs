@@ -82,7 +82,7 @@ fn world() -> World {
     world.samples.last_ns = Some(2_000_000_000);
     let identity = |row: &Process| (row.tgid, row.id());
     let processes = world.state.snapshot().processes.iter().map(identity).collect();
-    world.admitted = Some(Admitted { processes, refused: 4 });
+    world.admitted = Some(Admitted { processes: std::sync::Arc::new(processes), refused: 4 });
     world
 }
 
