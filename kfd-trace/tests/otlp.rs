@@ -122,7 +122,7 @@ fn serve(answer: Answer, tls: Option<Arc<ServerConfig>>) -> (SocketAddr, Receive
     (address, got)
 }
 
-/// The process, and the socket by which it is told what to send.
+/// The process, and the socket by which it gets what to send.
 struct Sending {
     child: Child,
     control: UnixStream,

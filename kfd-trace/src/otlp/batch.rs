@@ -12,7 +12,7 @@ const RECORDS: u64 = 512;
 const BYTES: usize = 512 << 10;
 
 /// ... or this long after its first record.
-pub(super) const OLDEST: Duration = Duration::from_secs(1);
+const OLDEST: Duration = Duration::from_secs(1);
 
 /// Records, each as a field of `ScopeLogs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,19 +6,16 @@ use super::sender::Said;
 use super::settings::Way;
 use super::verdict::Verdict;
 use crate::output::exported::Exported;
+use crate::runtime::confine;
 use crate::runtime::frames::{read_frame, write_frame};
 use crate::text::escape;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// This program, also where its file was replaced meanwhile.
-const ITSELF: &str = "/proc/self/exe";
 
 /// Pause after a failure; each further one is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -277,8 +274,7 @@ impl Link {
         let (control, theirs) = UnixStream::pair()?;
         control.set_write_timeout(Some(MARGIN))?;
         control.set_read_timeout(Some(way.timeout() + MARGIN))?;
-        let mut command = Command::new(ITSELF);
-        command.arg0("kfd-trace").arg("otlp-sender").env_clear();
+        let mut command = confine::process("otlp-sender");
         // Where the system's authorities are.
         let found = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| (name, std::env::var_os(name)));
         command.envs(found.into_iter().filter_map(|(name, value)| Some((name, value?))));
@@ -305,7 +301,7 @@ impl Sends for Link {
         let written = write_frame(&mut self.control, request);
         match self.said() {
             Ok(Said::Of(verdict)) => verdict,
-            Ok(Said::Ready) => Verdict::Broken("the process that sends says what nobody asked".to_owned()),
+            Ok(Said::Ready) => Verdict::Broken("the process that sends sent an unexpected answer".to_owned()),
             Err(error) => {
                 let error = written.err().unwrap_or(error);
                 Verdict::Broken(format!("the process that sends has ended: {error}"))
@@ -321,7 +317,7 @@ impl Sends for Link {
 fn connect(way: &Way) -> Result<TcpStream, String> {
     let found = (way.host.as_str(), way.port).to_socket_addrs();
     let addresses: Vec<_> = found.map_err(|error| format!("{}: {error}", way.host))?.collect();
-    // Of an address that nobody has, the others are still tried.
+    // Where one does not answer, the others are still tried.
     let each = CONNECT / u32::try_from(addresses.len().clamp(1, 5)).unwrap_or(1);
     let mut why = format!("{} has no address", way.host);
     for address in addresses {

@@ -2,7 +2,7 @@
 
 use super::batch::{Batch, Filling};
 use super::delivery::Delivery;
-use super::record::{Encoder, Told};
+use super::record::{Encoder, Item};
 use super::resource::{Envelope, Host, resource};
 use super::settings::Settings;
 use crate::output::exported::Exported;
@@ -23,7 +23,7 @@ const LAST: Duration = Duration::from_secs(5);
 /// The side of the thread that follows the ring buffer.
 #[derive(Debug)]
 pub struct Feed {
-    told: Sender<Vec<Told>>,
+    items: Sender<Vec<Item>>,
     unmade: Arc<AtomicUsize>,
     exported: Exported,
     /// Records that were dropped here since the last one that was handed over.
@@ -42,7 +42,7 @@ impl Feed {
         let envelope = Envelope::new(resource(host, settings));
         let (way, bytes) = (settings.way.clone(), settings.queue_bytes);
         let delivery = Arc::new(Delivery::new(way, bytes, envelope, exported.clone()));
-        let (told, received) = channel();
+        let (items, received) = channel();
         let (sender, done) = channel();
         let unmade = Arc::new(AtomicUsize::new(0));
         let maker = Maker { received, unmade: Arc::clone(&unmade), delivery: Arc::clone(&delivery) };
@@ -53,7 +53,7 @@ impl Feed {
             drop(sender);
         };
         thread::Builder::new().name("otlp-sender".to_owned()).spawn(deliver)?;
-        Ok(Feed { told, unmade, exported, dropped: 0, delivery, done })
+        Ok(Feed { items, unmade, exported, dropped: 0, delivery, done })
     }
 
     #[must_use]
@@ -62,13 +62,13 @@ impl Feed {
     }
 
     /// Hands these over, in their order.
-    pub fn put(&mut self, mut told: Vec<Told>) {
+    pub fn put(&mut self, mut items: Vec<Item>) {
         let unmade = self.unmade.load(Relaxed);
-        if unmade > 0 && unmade + told.len() > UNMADE {
-            let before = told.len();
-            // What comes next must be told of the right GPUs, and when it began.
-            told.retain(|told| !matches!(told, Told::New(_)));
-            let dropped = (before - told.len()) as u64;
+        if unmade > 0 && unmade + items.len() > UNMADE {
+            let before = items.len();
+            // What comes next needs the right GPUs, and when the trace began.
+            items.retain(|item| !matches!(item, Item::New(_)));
+            let dropped = (before - items.len()) as u64;
             if self.dropped == 0 && dropped > 0 {
                 log::warn!(
                     "{}: too little time to make records: some are dropped, and counted",
@@ -78,23 +78,23 @@ impl Feed {
             self.dropped += dropped;
             self.exported.drops(dropped);
         }
-        if told.is_empty() {
+        if items.is_empty() {
             return;
         }
         if self.dropped > 0 {
-            told.insert(0, Told::Dropped(std::mem::take(&mut self.dropped)));
+            items.insert(0, Item::Dropped(std::mem::take(&mut self.dropped)));
         }
-        self.unmade.fetch_add(told.len(), Relaxed);
+        self.unmade.fetch_add(items.len(), Relaxed);
         // The thread ends with this side; one that panicked has said so.
-        if let Err(unsent) = self.told.send(told) {
-            self.exported.drops(unsent.0.iter().filter(|told| matches!(told, Told::New(_))).count() as u64);
+        if let Err(unsent) = self.items.send(items) {
+            self.exported.drops(unsent.0.iter().filter(|item| matches!(item, Item::New(_))).count() as u64);
         }
     }
 
     /// Waits a little for the collector.
     pub fn finish(self) {
-        let Feed { told, exported, delivery, done, .. } = self;
-        drop(told);
+        let Feed { items, exported, delivery, done, .. } = self;
+        drop(items);
         let _ = done.recv_timeout(LAST);
         let left = exported.figures().waiting;
         if left > 0 {
@@ -105,7 +105,7 @@ impl Feed {
 
 /// Makes records, in a thread of its own.
 struct Maker {
-    received: Receiver<Vec<Told>>,
+    received: Receiver<Vec<Item>>,
     unmade: Arc<AtomicUsize>,
     delivery: Arc<Delivery>,
 }
@@ -116,10 +116,10 @@ impl Maker {
         let (mut encoder, mut filling) = (Encoder::default(), Filling::default());
         loop {
             match self.received.recv_timeout(filling.patience(Instant::now())) {
-                Ok(told) => {
-                    let (count, now_ns) = (told.len(), clock::unix_ns());
-                    for told in &told {
-                        let records = encoder.encode(told, now_ns, &mut filling.batch.bytes);
+                Ok(items) => {
+                    let (count, now_ns) = (items.len(), clock::unix_ns());
+                    for item in &items {
+                        let records = encoder.encode(item, now_ns, &mut filling.batch.bytes);
                         filling.added(records, Instant::now());
                         self.send(filling.complete(Instant::now()));
                     }

@@ -17,7 +17,7 @@ mod settings;
 mod verdict;
 
 pub use feed::Feed;
-pub use record::{At, Encoder, Told};
+pub use record::{At, Encoder, Item};
 pub use resource::{Host, resource};
 pub use sender::run;
 pub use settings::{OtlpOptions, Protocol, Settings};

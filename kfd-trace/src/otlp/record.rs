@@ -1,4 +1,4 @@
-//! Events as records of OTLP. In: entries of the history and what else is told, in their order. Out: their bytes, each with
+//! Events as records of OTLP. In: entries of the history, and what the daemon adds, in their order. Out: their bytes, each with
 //! the next number of this run: what is missing or came twice behind a collector can be counted by that.
 //!
 //! Names are those of OpenTelemetry's semantic conventions where they have one (process, thread, container, k8s, hw), else begin
@@ -8,10 +8,9 @@ use super::fields::attributes;
 use super::proto::{AnyValue, KeyValue, LogRecord, Value, int, pair, text};
 use crate::attribute::{Gpu, Runtime, Topology};
 use crate::model::event::{Body, Event};
-use crate::model::ioctl::Named;
 use crate::output::event::context::Context;
 use crate::output::event::json::own;
-use crate::state::{Change, New, Owner, Passed, What};
+use crate::state::{Change, New, Owner, Passed, Queue, What};
 use crate::text::clock::Clock;
 use crate::text::escape;
 use jiff::tz::TimeZone;
@@ -26,9 +25,9 @@ const LOG_RECORDS: u32 = 2;
 /// Owners whose attributes are kept; there are a few records of each at a time.
 const OWNERS: usize = 256;
 
-/// What is told to who exports.
+/// What becomes records, or changes those that follow.
 #[derive(Clone, Debug)]
-pub enum Told {
+pub enum Item {
     /// An event.
     New(New),
     /// The GPUs that are meant from here on, and when this was read.
@@ -91,6 +90,22 @@ struct Made<'m> {
     since_ns: Option<u64>,
 }
 
+/// A record before it has its number and its owner.
+struct Draft<'d> {
+    name: &'d str,
+    severity: Severity,
+    at: At,
+    /// `None`: the name.
+    body: Option<String>,
+    attributes: Vec<KeyValue>,
+}
+
+impl<'d> Draft<'d> {
+    fn new(name: &'d str, at: At) -> Self {
+        Draft { name, severity: Severity::Info, at, body: None, attributes: Vec::new() }
+    }
+}
+
 /// By address, which is no other's as long as the owner is kept beside it.
 type Owners = HashMap<usize, (Arc<Owner>, Vec<u8>)>;
 
@@ -107,10 +122,10 @@ pub struct Encoder {
 
 impl Encoder {
     /// Adds records to `out`, each as a field of `ScopeLogs`; returns how many. `now_ns`: nanoseconds of the Unix epoch.
-    pub fn encode(&mut self, told: &Told, now_ns: i64, out: &mut Vec<u8>) -> u64 {
+    pub fn encode(&mut self, item: &Item, now_ns: i64, out: &mut Vec<u8>) -> u64 {
         let before = self.last;
-        match told {
-            Told::New(New::Entry(entry)) => match (entry.event(), &entry.what) {
+        match item {
+            Item::New(New::Entry(entry)) => match (entry.event(), &entry.what) {
                 (Some((event, change)), what) => {
                     let since_ns = match what {
                         What::QueueDestroyFailed { since_ns, .. } => *since_ns,
@@ -121,33 +136,34 @@ impl Encoder {
                 }
                 (None, What::Driver { loads, .. }) => {
                     let at = At { mono_ns: entry.mono_ns, unix_ns: entry.wall_ns };
-                    let loads = pair("kfd.driver_loads", unsigned(*loads));
-                    self.own(entry.name(), Severity::Info, at, None, vec![loads], now_ns, out);
+                    let attributes = vec![pair("kfd.driver_loads", unsigned(*loads))];
+                    self.add(Draft { attributes, ..Draft::new(entry.name(), at) }, now_ns, out);
                 }
                 (None, _) => {}
             },
-            Told::New(New::Event(passed)) => {
+            Item::New(New::Event(passed)) => {
                 let Passed { event, change, owner, wall_ns } = &**passed;
                 let event = Made { event, change, since_ns: None };
                 self.event(event, owner.as_ref(), *wall_ns, now_ns, out);
             }
-            Told::Begin(at) => self.own("trace_begin", Severity::Info, *at, None, Vec::new(), now_ns, out),
-            Told::Alive(at) => self.own("trace_alive", Severity::Info, *at, None, Vec::new(), now_ns, out),
-            Told::End(at) => self.own("trace_end", Severity::Info, *at, None, Vec::new(), now_ns, out),
-            Told::Lost(at, lost) => {
+            Item::Begin(at) => self.add(Draft::new("trace_begin", *at), now_ns, out),
+            Item::Alive(at) => self.add(Draft::new("trace_alive", *at), now_ns, out),
+            Item::End(at) => self.add(Draft::new("trace_end", *at), now_ns, out),
+            Item::Lost(at, lost) => {
                 let sum = lost.values().sum();
                 let names: Vec<String> =
                     lost.iter().map(|(name, count)| format!("{name}: {count}")).collect();
                 let attributes = vec![pair("kfd.lost", unsigned(sum))];
-                self.own("lost", Severity::Warn, *at, Some(names.join("; ")), attributes, now_ns, out);
+                let (severity, body) = (Severity::Warn, Some(names.join("; ")));
+                self.add(Draft { severity, body, attributes, ..Draft::new("lost", *at) }, now_ns, out);
             }
-            Told::Gpus(at, gpus) => {
+            Item::Gpus(at, gpus) => {
                 self.gpus = gpus.clone();
                 for gpu in &gpus.gpus {
-                    self.own("gpu", Severity::Info, *at, None, described(gpu), now_ns, out);
+                    self.add(Draft { attributes: described(gpu), ..Draft::new("gpu", *at) }, now_ns, out);
                 }
             }
-            Told::Dropped(count) => {
+            Item::Dropped(count) => {
                 self.last += count;
                 return 0;
             }
@@ -166,17 +182,7 @@ impl Encoder {
         let Made { event, change, since_ns } = made;
         let clock =
             Clock { mono_to_wall_ns: i128::from(unix_ns) - i128::from(event.mono_ns), zone: TimeZone::UTC };
-        let context = Context {
-            clock: &clock,
-            process: None,
-            ended: &change.ended,
-            lasted_ns: change.lasted_ns,
-            priority_before: change.priority_before,
-            hit: &change.hit,
-            mismatch: None,
-            named: Named::default(),
-            topology: &self.gpus,
-        };
+        let context = Context::of_history(change, None, &clock, &self.gpus);
         let mut own = match &event.body {
             // The rest is its owner's.
             Body::ProcessSeen(seen) => {
@@ -190,7 +196,7 @@ impl Encoder {
         };
         if let Body::QueueDestroy { queue_id, .. } = event.body {
             let queue = context.ended(queue_id);
-            own.extend(known_ns(queue.and_then(|queue| queue.adopted_ns.or(queue.born_ns)), event.mono_ns));
+            own.extend(known_ns(queue.and_then(Queue::known_since_ns), event.mono_ns));
         }
         own.extend(known_ns(since_ns, event.mono_ns));
         own.extend(self.gpu(&own));
@@ -198,7 +204,8 @@ impl Encoder {
             own.extend([int("thread.id", event.tid), int("kfd.task_pid", event.task_tgid)]);
         }
         let at = At { mono_ns: event.mono_ns, unix_ns };
-        self.begin(event.body.kind().name(), Severity::of(&event.body), at, None, own, now_ns);
+        let (name, severity) = (event.body.kind().name(), Severity::of(&event.body));
+        self.begin(Draft { severity, attributes: own, ..Draft::new(name, at) }, now_ns);
         if let Some(owner) = owner {
             let bytes = kept(&mut self.owners, owner);
             self.record.extend_from_slice(bytes);
@@ -206,32 +213,15 @@ impl Encoder {
         self.put(out);
     }
 
-    /// A record that belongs to no process.
-    #[expect(clippy::too_many_arguments, reason = "the fields of a record")]
-    fn own(
-        &mut self,
-        name: &str,
-        severity: Severity,
-        at: At,
-        body: Option<String>,
-        attributes: Vec<KeyValue>,
-        now_ns: i64,
-        out: &mut Vec<u8>,
-    ) {
-        self.begin(name, severity, at, body, attributes, now_ns);
+    /// Adds a record that belongs to no process.
+    fn add(&mut self, draft: Draft<'_>, now_ns: i64, out: &mut Vec<u8>) {
+        self.begin(draft, now_ns);
         self.put(out);
     }
 
     /// Begins a record with all but what its owner has.
-    fn begin(
-        &mut self,
-        name: &str,
-        severity: Severity,
-        at: At,
-        body: Option<String>,
-        mut attributes: Vec<KeyValue>,
-        now_ns: i64,
-    ) {
+    fn begin(&mut self, draft: Draft<'_>, now_ns: i64) {
+        let Draft { name, severity, at, body, mut attributes } = draft;
         self.last += 1;
         let event_name = format!("kfd.{name}");
         attributes.push(text("otel.event.name", event_name.as_str()));
@@ -279,7 +269,7 @@ fn of_gpu(gpu: &Gpu) -> Vec<KeyValue> {
     [Some(int("kfd.gpu", gpu.index)), place].into_iter().flatten().collect()
 }
 
-/// All of a GPU, so that one that nobody uses is known, too.
+/// All of a GPU, so that an unused one is known, too.
 fn described(gpu: &Gpu) -> Vec<KeyValue> {
     let word = |key: &str, value: Option<String>| value.map(|value| text(key, escape::terminal(&value)));
     let more = [
@@ -292,7 +282,7 @@ fn described(gpu: &Gpu) -> Vec<KeyValue> {
     more.into_iter().flatten().chain(of_gpu(gpu)).collect()
 }
 
-/// For how long a queue is known: since the time of the record that told of it, of an existing one when it was found.
+/// For how long a queue is known: since the time of its `queue_create`, of an existing one when it was found.
 fn known_ns(since_ns: Option<u64>, at_ns: u64) -> Option<KeyValue> {
     Some(pair("kfd.known_ns", unsigned(at_ns.saturating_sub(since_ns?))))
 }

@@ -1,10 +1,11 @@
-//! The process that sends: one a connection. On its standard input, a socket, it is told where and how, then gets batches;
+//! The process that sends: one a connection. On its standard input, a socket, it gets where and how to send, then batches;
 //! its standard output is the connection. The tracer's process looks up the host and connects.
 //!
 //! So what a collector responds is read by a process without a capability, that opens no file and starts no other.
 
 use super::settings::{Protocol, Way};
 use super::verdict::{Verdict, of_grpc, of_http};
+use crate::probes::error::chain;
 use crate::remote::{Trust, TrustOptions};
 use crate::runtime::confine;
 use crate::runtime::exit::Stop;
@@ -43,9 +44,9 @@ use tokio_rustls::rustls::pki_types::ServerName;
 const NAME: &CStr = c"kfd-trace-otlp";
 
 /// A request has some 1 MiB.
-pub(super) const LONGEST_REQUEST: u32 = 64 << 20;
+const LONGEST_REQUEST: u32 = 64 << 20;
 
-/// What it is told at first.
+/// Where and how to send, which comes first.
 const LONGEST_WAY: u32 = 1 << 20;
 
 /// Bytes that are read of a response.
@@ -181,33 +182,22 @@ async fn talk(
     let stream = TokioIo::new(stream);
     let (sender, task) = match way.protocol {
         Protocol::Http => {
-            let (sender, connection) = http1::handshake(stream).await.map_err(|error| lost(&error))?;
+            let (sender, connection) = http1::handshake(stream).await.map_err(|error| chain(&error))?;
             (
                 Sender::One(sender),
-                tokio::spawn(async move { connection.await.err().map(|error| lost(&error)) }),
+                tokio::spawn(async move { connection.await.err().map(|error| chain(&error)) }),
             )
         }
         Protocol::Grpc => {
             let made = http2::handshake(TokioExecutor::new(), stream).await;
-            let (sender, connection) = made.map_err(|error| lost(&error))?;
+            let (sender, connection) = made.map_err(|error| chain(&error))?;
             (
                 Sender::Two(sender),
-                tokio::spawn(async move { connection.await.err().map(|error| lost(&error)) }),
+                tokio::spawn(async move { connection.await.err().map(|error| chain(&error)) }),
             )
         }
     };
     Ok(Connection { sender, task })
-}
-
-/// With its causes: hyper's own line has none.
-fn lost(error: &hyper::Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        line = format!("{line}: {error}");
-        cause = error.source();
-    }
-    line
 }
 
 impl Connection {
@@ -220,15 +210,15 @@ impl Connection {
         };
         let sent = match &mut self.sender {
             Sender::One(sender) => {
-                sender.ready().await.map_err(|error| lost(&error))?;
+                sender.ready().await.map_err(|error| chain(&error))?;
                 sender.send_request(request).await
             }
             Sender::Two(sender) => {
-                sender.ready().await.map_err(|error| lost(&error))?;
+                sender.ready().await.map_err(|error| chain(&error))?;
                 sender.send_request(request).await
             }
         };
-        let mut response = sent.map_err(|error| lost(&error))?;
+        let mut response = sent.map_err(|error| chain(&error))?;
         let (body, trailers) = read(&mut response).await?;
         let status = response.status().as_u16();
         let headers = response.headers();
@@ -255,7 +245,7 @@ async fn read(response: &mut Response<Incoming>) -> Result<(Vec<u8>, Option<Head
     let (mut bytes, mut trailers) = (Vec::new(), None);
     let body = response.body_mut();
     while let Some(frame) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await {
-        let frame = frame.map_err(|error| lost(&error))?;
+        let frame = frame.map_err(|error| chain(&error))?;
         match frame.into_data() {
             // The rest says nothing more of the verdict.
             Ok(_) if bytes.len() > LONGEST_RESPONSE => break,

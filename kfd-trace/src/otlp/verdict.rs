@@ -24,7 +24,7 @@ const SHOWN: usize = 200;
 /// A server that asks for less has as little time.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Longer than that nobody is to be kept waiting.
+/// A longer pause is not kept.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// By HTTP. `after`: the header Retry-After; `kind`: Content-Type.

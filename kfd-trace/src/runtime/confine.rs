@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
 /// It is the first to be killed where memory is short: the tracer starts it again, and keeps what it knows.
 const OOM_SCORE: &str = "500";
@@ -62,6 +64,15 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_write,
     libc::SYS_writev,
 ];
+
+/// A command that starts this program's part `subcommand`, which confines itself: also where the program's file was replaced
+/// meanwhile, without the environment, and logging as this process does. The caller adds its streams.
+pub(crate) fn process(subcommand: &str) -> Command {
+    let more = (log::max_level() as usize).saturating_sub(log::LevelFilter::Warn as usize);
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("kfd-trace").args(std::iter::repeat_n("-v", more)).arg(subcommand).env_clear();
+    command
+}
 
 /// # Errors
 /// If a capability stays. What else the kernel refuses is logged: a container may have rules of its own.

@@ -145,15 +145,12 @@ impl History {
         let mut recording = Recording { history: self, state, mono_to_wall_ns };
         recording.implied_ends(event, change);
         let ended = |queue_id| change.ended.iter().find(|queue| queue.queue_id == queue_id);
-        match What::of(event, change, ended) {
-            Some(mut what) => {
-                if let What::QueueDestroyFailed { queue_id, since_ns, .. } = &mut what {
-                    let row = change.process.and_then(|key| state.process(key));
-                    let queue = row.and_then(|row| row.queues.get(queue_id));
-                    *since_ns = queue.and_then(|queue| queue.adopted_ns.or(queue.born_ns));
-                }
-                recording.push(event, change.process, what);
-            }
+        let since_ns = |queue_id| {
+            let row = change.process.and_then(|key| state.process(key))?;
+            row.queues.get(&queue_id).and_then(Queue::known_since_ns)
+        };
+        match What::of(event, change, ended, since_ns) {
+            Some(what) => recording.push(event, change.process, what),
             None => recording.pass(event, change),
         }
     }

@@ -185,7 +185,13 @@ impl Queue {
 
     /// When it was created or found, CLOCK_MONOTONIC nanoseconds; unique among the queues of one id.
     pub(super) fn since_ns(&self) -> u64 {
-        self.adopted_ns.or(self.born_ns).unwrap_or(0)
+        self.known_since_ns().unwrap_or(0)
+    }
+
+    /// When it was found, or else created: the time of the event that reported it first.
+    #[must_use]
+    pub fn known_since_ns(&self) -> Option<u64> {
+        self.adopted_ns.or(self.born_ns)
     }
 
     #[must_use]

@@ -3,7 +3,7 @@
 use crate::load::World;
 use crate::region::{region, value};
 use crate::world::Daemon;
-use kfd_trace::otlp::{Encoder, Told};
+use kfd_trace::otlp::{Encoder, Item};
 use kfd_trace::state::History;
 
 /// The mix with a history that is full: as it is, with an outlet, and what the thread that makes records does.
@@ -13,16 +13,16 @@ pub(crate) fn export(world: World, daemon: &mut Daemon) {
     (0..crate::load::FULL).for_each(|_| daemon.follow_with_history(&tape, &mut history));
     region(&case("off"), tape.len(), "record", || daemon.follow_with_history(&tape, &mut history));
     history.start_outlet(false);
-    let mut told = Vec::new();
+    let mut items = Vec::new();
     region(&case("tracer"), tape.len(), "record", || {
         daemon.follow_with_history(&tape, &mut history);
-        told.extend(history.take_new().into_iter().map(Told::New));
+        items.extend(history.take_new().into_iter().map(Item::New));
     });
-    let (mut encoder, mut bytes) = (Encoder::default(), Vec::with_capacity(1024 * told.len()));
+    let (mut encoder, mut bytes) = (Encoder::default(), Vec::with_capacity(1024 * items.len()));
     region(&case("records"), tape.len(), "record", || {
-        for told in &told {
-            encoder.encode(told, 0, &mut bytes);
+        for item in &items {
+            encoder.encode(item, 0, &mut bytes);
         }
     });
-    value(&case("size"), (bytes.len() / told.len()) as u64, "bytes/record");
+    value(&case("size"), (bytes.len() / items.len()) as u64, "bytes/record");
 }

@@ -86,9 +86,9 @@ fn numbered(kept: Vec<Received>) -> Result<(BTreeMap<u64, Received>, usize)> {
 }
 
 /// What the records say of queues of these processes.
-fn told(records: &BTreeMap<u64, Received>, ledger: &Ledger) -> Result<Ledger> {
+fn reported(records: &BTreeMap<u64, Received>, ledger: &Ledger) -> Result<Ledger> {
     let pids: BTreeSet<u32> = ledger.keys().map(|(pid, _)| *pid).collect();
-    let mut told = Ledger::new();
+    let mut reported = Ledger::new();
     for record in records.values() {
         let step = match record.event.as_str() {
             "kfd.queue_create" => Step::Created,
@@ -97,10 +97,10 @@ fn told(records: &BTreeMap<u64, Received>, ledger: &Ledger) -> Result<Ledger> {
         };
         let pid = u32::try_from(record.number("process.pid")?)?;
         if pids.contains(&pid) {
-            told.entry((pid, record.number("kfd.queue_id")?)).or_default().push(step);
+            reported.entry((pid, record.number("kfd.queue_id")?)).or_default().push(step);
         }
     }
-    Ok(told)
+    Ok(reported)
 }
 
 fn count(daemon: &Daemon, result: &str) -> Result<u64> {
@@ -175,7 +175,7 @@ fn every_event_of_a_ledger_arrives_though_the_collector_is_killed_and_the_networ
     // Those of the stop itself came after the scrape.
     assert!(accepted <= *last.0 && accepted + 9 > *last.0, "{accepted} {}", last.0);
     assert_eq!((records[&1].event.as_str(), last.1.event.as_str()), ("kfd.trace_begin", "kfd.trace_end"));
-    assert_eq!(told(&records, &ledger)?, ledger);
+    assert_eq!(reported(&records, &ledger)?, ledger);
     println!("{} records, {repeated} of them twice; {} queues", records.len(), ledger.len());
     Ok(())
 }

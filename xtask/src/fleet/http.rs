@@ -2,6 +2,7 @@
 
 use super::template::parse_line;
 use anyhow::{Context as _, Result, ensure};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -52,18 +53,21 @@ pub(super) fn query(port: u16, path: &str, parameters: &[(&str, &str)]) -> Resul
     }
 }
 
-/// The number that an instant query has as its only result; 0 without one.
+/// The number that an instant query has as its only result.
+///
+/// # Errors
+/// If it has none.
 pub(super) fn number(port: u16, expr: &str) -> Result<f64> {
     let (result, _) = query(port, "/api/v1/query", &[("query", expr)])?;
     let value = result.first().and_then(|series| series["value"][1].as_str()?.parse().ok());
-    Ok(value.unwrap_or(0.0))
+    value.with_context(|| format!("{expr} has no result"))
 }
 
+/// What stays as it is in a form.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+
 fn encoded(text: &str) -> String {
-    text.bytes().fold(String::new(), |all, byte| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => all + &char::from(byte).to_string(),
-        other => all + &format!("%{other:02X}"),
-    })
+    utf8_percent_encode(text, PLAIN).to_string()
 }
 
 /// The program's own exposition.

@@ -1,8 +1,9 @@
-//! Sends what the history gets to a collector, with what tells whether that is all. Nothing here waits for it.
+//! Exports what the history gets to a collector, with losses and signs of life, so that gaps show. Nothing here waits for
+//! the collector.
 
 use crate::attribute::Topology;
 use crate::kernel::Roots;
-use crate::otlp::{At, Feed, Host, Settings, Told};
+use crate::otlp::{At, Feed, Host, Item, Settings};
 use crate::runtime::clock;
 use crate::runtime::exit::Stop;
 use crate::serve::shared::SharedPage;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Interval at which losses are read from the kernel, with all that the programs' maps have.
 const LOSSES: Duration = Duration::from_secs(5);
 
-/// Interval at which it is told that the daemon traces.
+/// Interval of `trace_alive`.
 const ALIVE: Duration = Duration::from_secs(300);
 
 const MACHINE_ID: &str = "/etc/machine-id";
@@ -26,11 +27,11 @@ pub(super) struct Export {
     feed: Feed,
     all: bool,
     gpus: Option<Topology>,
-    /// What was told last of losses.
+    /// The losses exported last.
     lost: BTreeMap<String, u64>,
     /// When these were read last; `None` while nothing is traced.
     looked: Option<Instant>,
-    /// When it was told last that it traces.
+    /// When `trace_alive` was exported last.
     alive: Instant,
 }
 
@@ -58,33 +59,33 @@ impl Export {
 
     /// The tracer was attached, and what it found was added to the history.
     pub(super) fn attached(&mut self, tracer: &Tracer, history: &mut History) {
-        let mut told = vec![Told::Begin(now(tracer))];
+        let mut items = vec![Item::Begin(now(tracer))];
         self.gpus = None;
-        told.extend(self.gpus(tracer));
+        items.extend(self.gpus(tracer));
         (self.looked, self.alive) = (Some(Instant::now()), Instant::now());
-        told.extend(history.take_new().into_iter().map(Told::New));
-        told.extend(self.losses(tracer));
-        self.feed.put(told);
+        items.extend(history.take_new().into_iter().map(Item::New));
+        items.extend(self.losses(tracer));
+        self.feed.put(items);
     }
 
     /// Hands over what has come. To be called after all that changes the history, and at least once a second.
     pub(super) fn save(&mut self, tracer: &Tracer, history: &mut History) {
         let new = history.take_new();
-        let mut told: Vec<Told> = Vec::new();
+        let mut items: Vec<Item> = Vec::new();
         if !new.is_empty() {
-            told.extend(self.gpus(tracer));
+            items.extend(self.gpus(tracer));
         }
-        told.extend(new.into_iter().map(Told::New));
+        items.extend(new.into_iter().map(Item::New));
         if self.looked.is_some_and(|looked| looked.elapsed() >= LOSSES) {
             self.looked = Some(Instant::now());
-            told.extend(self.losses(tracer));
+            items.extend(self.losses(tracer));
             if self.alive.elapsed() >= ALIVE {
                 self.alive = Instant::now();
-                told.push(Told::Alive(now(tracer)));
+                items.push(Item::Alive(now(tracer)));
             }
         }
-        if !told.is_empty() {
-            self.feed.put(told);
+        if !items.is_empty() {
+            self.feed.put(items);
         }
     }
 
@@ -93,10 +94,10 @@ impl Export {
         if self.looked.take().is_none() {
             return;
         }
-        let mut told: Vec<Told> = history.take_new().into_iter().map(Told::New).collect();
-        told.extend(self.losses(tracer));
-        told.push(Told::End(now(tracer)));
-        self.feed.put(told);
+        let mut items: Vec<Item> = history.take_new().into_iter().map(Item::New).collect();
+        items.extend(self.losses(tracer));
+        items.push(Item::End(now(tracer)));
+        self.feed.put(items);
     }
 
     /// Waits a little for the collector.
@@ -105,22 +106,22 @@ impl Export {
     }
 
     /// The GPUs, where they are not as before.
-    fn gpus(&mut self, tracer: &Tracer) -> Option<Told> {
+    fn gpus(&mut self, tracer: &Tracer) -> Option<Item> {
         if self.gpus.as_ref() == Some(&tracer.topology) {
             return None;
         }
         self.gpus = Some(tracer.topology.clone());
-        Some(Told::Gpus(now(tracer), tracer.topology.clone()))
+        Some(Item::Gpus(now(tracer), tracer.topology.clone()))
     }
 
     /// What was lost until now, where that is not as before.
-    fn losses(&mut self, tracer: &Tracer) -> Option<Told> {
+    fn losses(&mut self, tracer: &Tracer) -> Option<Item> {
         let lost = tracer.tables().ok()?.missing(&tracer.undecoded);
         if lost == self.lost {
             return None;
         }
         self.lost.clone_from(&lost);
-        Some(Told::Lost(now(tracer), lost))
+        Some(Item::Lost(now(tracer), lost))
     }
 }
 

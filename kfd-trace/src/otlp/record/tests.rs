@@ -8,9 +8,9 @@ use crate::state::{History, Passed};
 const WALL: i64 = 1_790_000_000_000_000_000;
 
 /// What an encoder makes of these, each as its name with its attributes.
-fn made(encoder: &mut Encoder, told: &[Told]) -> Vec<LogRecord> {
+fn made(encoder: &mut Encoder, items: &[Item]) -> Vec<LogRecord> {
     let mut out = Vec::new();
-    let count: u64 = told.iter().map(|told| encoder.encode(told, WALL + 7, &mut out)).sum();
+    let count: u64 = items.iter().map(|item| encoder.encode(item, WALL + 7, &mut out)).sum();
     let records = ScopeLogs::decode(&out[..]).expect("a message").log_records;
     assert_eq!(records.len() as u64, count);
     records
@@ -40,7 +40,7 @@ fn word<'r>(record: &'r LogRecord, key: &str) -> Option<&'r str> {
 }
 
 /// A process that creates a queue, is evicted, and is released with the queue.
-fn life() -> Vec<Told> {
+fn life() -> Vec<Item> {
     let (mut state, mut history) = (state(), History::default());
     history.start_outlet(false);
     let eviction = crate::model::incident::Eviction {
@@ -62,7 +62,7 @@ fn life() -> Vec<Told> {
         let change = state.apply(&event);
         history.record(&event, &change, &state, WALL);
     }
-    history.take_new().into_iter().map(Told::New).collect()
+    history.take_new().into_iter().map(Item::New).collect()
 }
 
 #[test]
@@ -99,9 +99,9 @@ fn gpus_have_their_names_and_dropped_records_their_numbers() {
         ..Gpu::default()
     };
     let gpus = Topology { gpus: vec![gpu], ..Topology::default() };
-    let mut told = vec![Told::Gpus(At { mono_ns: 4, unix_ns: WALL }, gpus), Told::Dropped(40)];
-    told.extend(life());
-    let records = made(&mut Encoder::default(), &told);
+    let mut items = vec![Item::Gpus(At { mono_ns: 4, unix_ns: WALL }, gpus), Item::Dropped(40)];
+    items.extend(life());
+    let records = made(&mut Encoder::default(), &items);
     let known = &records[0];
     assert_eq!((known.event_name.as_str(), number(known, "kfd.seq")), ("kfd.gpu", Some(1)));
     assert_eq!((number(known, "kfd.gpu_id"), number(known, "kfd.gpu")), (Some(58270), Some(2)));
@@ -112,12 +112,12 @@ fn gpus_have_their_names_and_dropped_records_their_numbers() {
 }
 
 #[test]
-fn begin_end_and_losses_are_records_of_nobody() {
+fn begin_end_and_losses_are_records_without_a_process() {
     let at = At { mono_ns: 5, unix_ns: WALL };
     let lost = [("ring full, ioctl".to_owned(), 3), ("program skipped, open".to_owned(), 4)].into();
     let records = made(
         &mut Encoder::default(),
-        &[Told::Begin(at), Told::Lost(at, lost), Told::End(at), Told::Alive(at)],
+        &[Item::Begin(at), Item::Lost(at, lost), Item::End(at), Item::Alive(at)],
     );
     let shown: Vec<_> = records
         .iter()
@@ -169,11 +169,11 @@ fn what_an_owner_is_known_by_is_its_attributes() {
     };
     put(&mut state, 11, Body::QueueCreate(facts));
     put(&mut state, 12, Body::Close);
-    let told: Vec<Told> = history.take_new().into_iter().map(Told::New).collect();
+    let items: Vec<Item> = history.take_new().into_iter().map(Item::New).collect();
     assert!(
-        matches!(&told[2], Told::New(New::Event(passed)) if matches!(**passed, Passed { wall_ns, .. } if wall_ns == WALL + 12))
+        matches!(&items[2], Item::New(New::Event(passed)) if matches!(**passed, Passed { wall_ns, .. } if wall_ns == WALL + 12))
     );
-    let records = made(&mut Encoder::default(), &told);
+    let records = made(&mut Encoder::default(), &items);
     assert_eq!(of(&records[0], "kfd.standing"), Some(&Value::Bool(true)));
     assert_eq!(number(&records[0], "slurm.job.id"), None, "it was not known then");
     for record in &records[1..] {
@@ -183,4 +183,22 @@ fn what_an_owner_is_known_by_is_its_attributes() {
         assert_eq!(word(record, "slurm.step.id"), Some("0"));
     }
     assert_eq!(records[2].event_name, "kfd.close");
+}
+
+#[test]
+fn a_failed_destroy_says_from_when_the_queue_that_lives_on_is_known() {
+    let (mut state, mut history) = (state(), History::default());
+    history.start_outlet(false);
+    let destroy = Body::QueueDestroy { queue_id: 3, gpu_id: Some(58270), last: None };
+    let failed = Body::QueueDestroyFailed { queue_id: 3, gpu_id: Some(58270), errno: 5 };
+    for (at, body) in [(10, seen(false)), (12, create(3)), (20, destroy), (21, failed)] {
+        let event = event(at, 1, 700, body);
+        let change = state.apply(&event);
+        history.record(&event, &change, &state, WALL);
+    }
+    let items: Vec<Item> = history.take_new().into_iter().map(Item::New).collect();
+    let records = made(&mut Encoder::default(), &items);
+    let failed = records.last().expect("records");
+    assert_eq!((failed.event_name.as_str(), failed.severity_number), ("kfd.queue_destroy_failed", 13));
+    assert_eq!((number(failed, "kfd.queue_id"), number(failed, "kfd.known_ns")), (Some(3), Some(9)));
 }

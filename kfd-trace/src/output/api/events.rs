@@ -2,7 +2,6 @@
 
 use super::view::written;
 use crate::attribute::Topology;
-use crate::model::ioctl::Named;
 use crate::output::event::context::Context;
 use crate::output::event::json::{self, Driver};
 use crate::state::{Class, Entry, Kept, Matches, What};
@@ -59,19 +58,9 @@ impl Serialize for Reported<'_> {
         }
         let Some((event, change)) = entry.event() else { return serializer.serialize_none() };
         let row = entry.owner.as_ref().map(|owner| owner.row());
-        let context = Context {
-            clock: &clock,
-            process: row.as_ref(),
-            ended: &change.ended,
-            lasted_ns: change.lasted_ns,
-            priority_before: change.priority_before,
-            hit: &change.hit,
-            // The history has no ioctls.
-            mismatch: None,
-            named: Named::default(),
-            // Objects refer to GPUs by gpu_id.
-            topology: &Topology::default(),
-        };
+        // Objects refer to GPUs by gpu_id.
+        let topology = Topology::default();
+        let context = Context::of_history(&change, row.as_ref(), &clock, &topology);
         json::line(&event, &context).serialize(serializer)
     }
 }

@@ -39,15 +39,27 @@ impl<'a> Context<'a> {
         named: Named,
         mismatch: Option<Mismatch>,
     ) -> Self {
+        let process = change.process.and_then(|key| state.process(key));
+        Context { mismatch, named, ..Self::of_history(change, process, clock, topology) }
+    }
+
+    /// Of an event of the history, which has no ioctls.
+    #[must_use]
+    pub fn of_history(
+        change: &'a Change,
+        process: Option<&'a Process>,
+        clock: &'a Clock,
+        topology: &'a Topology,
+    ) -> Self {
         Context {
             clock,
-            process: change.process.and_then(|key| state.process(key)),
+            process,
             ended: &change.ended,
             lasted_ns: change.lasted_ns,
             priority_before: change.priority_before,
             hit: &change.hit,
-            mismatch,
-            named,
+            mismatch: None,
+            named: Named::default(),
             topology,
         }
     }

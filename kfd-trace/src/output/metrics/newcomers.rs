@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-/// What its series are told apart by: PID and number of the KFD process. Not its key: of what sysfs lists, each scrape has
+/// What distinguishes its series: PID and number of the KFD process. Not its key: of what sysfs lists, each scrape has
 /// keys of its own.
 pub(super) type Identity = (Option<u32>, Option<ProcessId>);
 
@@ -53,7 +53,7 @@ impl Newcomers {
             self.times_ns.pop_front();
         }
         let is_known = |process: &&Process| self.admitted.contains(&identity(process));
-        // Mostly nobody came or went.
+        // Mostly none came or ended.
         if candidates.len() > most
             || candidates.len() != self.admitted.len()
             || !candidates.iter().all(is_known)

@@ -272,44 +272,6 @@ fn totals_stay_when_the_rows_of_an_ended_process_leave_the_maps() {
 }
 
 #[test]
-fn series_of_processes_are_bounded_and_the_rest_is_counted() {
-    let mut world = World::new(State::new(StateLimits::default()));
-    for id in 1..=5 {
-        world.state.apply(&event(id, id, 100 + u32::try_from(id).expect("small"), seen(false)));
-    }
-    world.state.apply(&event(9, 1, 101, Body::ProcessRelease));
-    world.detail.processes = Some(3);
-    let text = world.text();
-    let pids: Vec<_> =
-        (101..=105).filter(|pid| text.contains(&format!("kfd_process_info{{pid=\"{pid}\""))).collect();
-    assert_eq!(pids, [102, 103, 104], "live ones first, the oldest of them");
-    assert_eq!(world.value("kfd_trace_metrics_processes_dropped"), Some(2.0));
-    assert_eq!(world.value("kfd_processes"), Some(4.0));
-}
-
-#[test]
-fn processes_over_the_budget_have_no_series_and_are_counted() {
-    let mut world = World::new(State::new(StateLimits::default()));
-    for id in 1..=4 {
-        world.state.apply(&event(id, id, 100 + u32::try_from(id).expect("small"), seen(false)));
-        world.state.apply(&event(id, id, 100 + u32::try_from(id).expect("small"), create(3)));
-    }
-    world.detail.queues = Some(100);
-    assert_eq!(world.value("kfd_trace_metrics_processes_over_budget_total"), None, "there is no budget");
-    let processes = [2, 3].map(|id| (Some(100 + id), Some(ProcessId(u64::from(id))))).into();
-    world.admitted = Some(Admitted { processes: std::sync::Arc::new(processes), refused: 7 });
-    let text = world.text();
-    for family in ["kfd_process_info{pid", "kfd_process_queues{pid", "kfd_queue_info{pid"] {
-        let pids: Vec<_> = (101..=104).filter(|pid| text.contains(&format!("{family}=\"{pid}\""))).collect();
-        assert_eq!(pids, [102, 103], "{family}");
-    }
-    let value = |name: &str| world.value(&format!("kfd_trace_metrics_{name}"));
-    let values = ["processes_dropped", "queues_dropped", "processes_over_budget_total"].map(value);
-    assert_eq!(values, [Some(2.0), Some(2.0), Some(7.0)]);
-    assert_eq!(world.value("kfd_processes"), Some(4.0));
-}
-
-#[test]
 fn a_process_shows_where_it_belongs_and_not_its_arguments() {
     let mut world = World::new(traced());
     let (hash, path) =

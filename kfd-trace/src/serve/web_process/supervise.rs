@@ -3,6 +3,7 @@
 
 use super::control::{Orders, send_files, send_orders, wait_started};
 use super::lane::{self, LANES};
+use crate::runtime::confine;
 use crate::serve::router::PageSource;
 use crate::serve::web::GRACE;
 use crate::serve::web::settings::{Files, Loaded, SettingsSource, follow};
@@ -10,16 +11,12 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-
-/// This program, also where its file was replaced meanwhile.
-const ITSELF: &str = "/proc/self/exe";
 
 /// Pause before a process that has ended is started again; each further pause is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -208,8 +205,7 @@ impl Supervisor {
     fn spawn(&self) -> io::Result<(Child, [UnixStream; LANES])> {
         let (mut control, theirs) = UnixStream::pair()?;
         control.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        let mut command = Command::new(ITSELF);
-        command.arg0("kfd-trace").args(verbosity()).arg("web-server").env_clear();
+        let mut command = confine::process("web-server");
         // No descriptor but these and those that are sent: all others are closed by exec.
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
         let mut child = command.spawn()?;
@@ -256,12 +252,6 @@ impl Supervisor {
             child.wait()
         })
     }
-}
-
-/// As this process logs.
-fn verbosity() -> impl Iterator<Item = &'static str> {
-    let more = (log::max_level() as usize).saturating_sub(log::LevelFilter::Warn as usize);
-    std::iter::repeat_n("-v", more)
 }
 
 #[cfg(test)]

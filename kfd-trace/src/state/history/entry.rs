@@ -118,11 +118,13 @@ impl From<&Queue> for Ended {
 }
 
 impl What {
-    /// `None` for events that are not kept. `ended` looks up the queue that the event ended, by id.
+    /// `None` for events that are not kept. `ended` looks up the queue that the event ended, by id,
+    /// `since_ns` from when a queue that lives is known.
     pub(super) fn of<'c>(
         event: &Event,
         change: &Change,
         ended: impl Fn(u32) -> Option<&'c Queue>,
+        since_ns: impl Fn(u32) -> Option<u64>,
     ) -> Option<What> {
         let hit = |gpu_id| Hit { gpu_id, pids: change.hit.as_slice().into() };
         let lasted_ns = change.lasted_ns;
@@ -143,7 +145,7 @@ impl What {
             )),
             Body::QueueDestroyFailed { queue_id, gpu_id, errno } => {
                 let (queue_id, gpu_id, errno) = (*queue_id, *gpu_id, *errno);
-                What::QueueDestroyFailed { queue_id, gpu_id, errno, since_ns: None }
+                What::QueueDestroyFailed { queue_id, gpu_id, errno, since_ns: since_ns(queue_id) }
             }
             Body::UserQueue(call) => What::UserQueue(Box::new(call.clone())),
             Body::Evict(eviction) => What::Evict(*eviction),
