@@ -117,11 +117,11 @@ impl Maker {
         loop {
             match self.received.recv_timeout(filling.patience(Instant::now())) {
                 Ok(items) => {
-                    let (count, now_ns) = (items.len(), clock::unix_ns());
+                    let (count, now_ns, now) = (items.len(), clock::unix_ns(), Instant::now());
                     for item in &items {
                         let records = encoder.encode(item, now_ns, &mut filling.batch.bytes);
-                        filling.added(records, Instant::now());
-                        self.send(filling.complete(Instant::now()));
+                        filling.added(records, now);
+                        self.send(filling.complete(now));
                     }
                     self.unmade.fetch_sub(count, Relaxed);
                 }

@@ -120,6 +120,33 @@ pub struct Status {
     pub code: i32,
     #[prost(string, tag = "2")]
     pub message: String,
+    #[prost(message, repeated, tag = "3")]
+    pub details: Vec<Any>,
+}
+
+/// google/protobuf/any.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct Any {
+    #[prost(string, tag = "1")]
+    pub type_url: String,
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: Vec<u8>,
+}
+
+/// google/rpc/error_details.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    pub retry_delay: Option<Delay>,
+}
+
+/// google/protobuf/duration.proto
+#[derive(Clone, PartialEq, Message)]
+pub struct Delay {
+    #[prost(int64, tag = "1")]
+    pub seconds: i64,
+    #[prost(int32, tag = "2")]
+    pub nanos: i32,
 }
 
 /// An attribute.
@@ -129,8 +156,4 @@ pub(super) fn pair(key: impl Into<String>, value: Value) -> KeyValue {
 
 pub(super) fn text(key: &str, value: impl Into<String>) -> KeyValue {
     pair(key, Value::Text(value.into()))
-}
-
-pub(super) fn int(key: &str, value: impl Into<i64>) -> KeyValue {
-    pair(key, Value::Int(value.into()))
 }

@@ -4,26 +4,34 @@
 //! Names are those of OpenTelemetry's semantic conventions where they have one (process, thread, container, k8s, hw), else begin
 //! with `kfd.` or `slurm.`; docs/otlp.md lists them.
 
+use super::attributes::{
+    Place, Scalar, any_text, bytes, fixed64, foreign, int, own as own_name, put, text, truth, unsigned,
+    varint,
+};
 use super::fields::attributes;
-use super::proto::{AnyValue, KeyValue, LogRecord, Value, int, pair, text};
 use crate::attribute::{Gpu, Runtime, Topology};
 use crate::model::event::{Body, Event};
 use crate::output::event::context::Context;
 use crate::output::event::json::own;
 use crate::state::{Change, New, Owner, Passed, Queue, What};
 use crate::text::clock::Clock;
-use crate::text::escape;
 use jiff::tz::TimeZone;
-use prost::Message as _;
-use prost::encoding::{WireType, encode_key, encode_varint};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// `ScopeLogs.log_records`
-const LOG_RECORDS: u32 = 2;
+const LOG_RECORDS: u8 = 2;
 
-/// Owners whose attributes are kept; there are a few records of each at a time.
-const OWNERS: usize = 256;
+/// Fields of `LogRecord`, but for its attributes.
+const TIME_UNIX_NANO: u8 = 1;
+const SEVERITY_NUMBER: u8 = 2;
+const SEVERITY_TEXT: u8 = 3;
+const BODY: u8 = 5;
+const OBSERVED_TIME_UNIX_NANO: u8 = 11;
+const EVENT_NAME: u8 = 12;
+
+/// Owners whose attributes are kept, some 500 bytes each: more processes than nodes have.
+const OWNERS: usize = 1024;
 
 /// What becomes records, or changes those that follow.
 #[derive(Clone, Debug)]
@@ -90,24 +98,23 @@ struct Made<'m> {
     since_ns: Option<u64>,
 }
 
-/// A record before it has its number and its owner.
-struct Draft<'d> {
-    name: &'d str,
+/// What a record begins with.
+#[derive(Clone, Copy)]
+struct Head<'h> {
+    name: &'h str,
     severity: Severity,
     at: At,
-    /// `None`: the name.
-    body: Option<String>,
-    attributes: Vec<KeyValue>,
+    body: &'h str,
 }
 
-impl<'d> Draft<'d> {
-    fn new(name: &'d str, at: At) -> Self {
-        Draft { name, severity: Severity::Info, at, body: None, attributes: Vec::new() }
+impl<'h> Head<'h> {
+    fn new(name: &'h str, at: At) -> Self {
+        Head { name, severity: Severity::Info, at, body: name }
     }
 }
 
 /// By address, which is no other's as long as the owner is kept beside it.
-type Owners = HashMap<usize, (Arc<Owner>, Vec<u8>)>;
+type Owners = BTreeMap<usize, (Arc<Owner>, Vec<u8>)>;
 
 /// Makes records.
 #[derive(Debug, Default)]
@@ -115,8 +122,11 @@ pub struct Encoder {
     /// Number of the last record.
     last: u64,
     gpus: Topology,
-    /// Attributes of owners, as bytes of a record that has nothing else.
+    /// Attributes of each GPU that an event names, by `gpu_id`.
+    of_gpus: BTreeMap<u32, Vec<u8>>,
+    /// Attributes of owners.
     owners: Owners,
+    /// The record that is being made.
     record: Vec<u8>,
 }
 
@@ -136,8 +146,9 @@ impl Encoder {
                 }
                 (None, What::Driver { loads, .. }) => {
                     let at = At { mono_ns: entry.mono_ns, unix_ns: entry.wall_ns };
-                    let attributes = vec![pair("kfd.driver_loads", unsigned(*loads))];
-                    self.add(Draft { attributes, ..Draft::new(entry.name(), at) }, now_ns, out);
+                    self.begin(Head::new(entry.name(), at), now_ns);
+                    unsigned("kfd.driver_loads", *loads, &mut self.record);
+                    self.put(out);
                 }
                 (None, _) => {}
             },
@@ -146,21 +157,24 @@ impl Encoder {
                 let event = Made { event, change, since_ns: None };
                 self.event(event, owner.as_ref(), *wall_ns, now_ns, out);
             }
-            Item::Begin(at) => self.add(Draft::new("trace_begin", *at), now_ns, out),
-            Item::Alive(at) => self.add(Draft::new("trace_alive", *at), now_ns, out),
-            Item::End(at) => self.add(Draft::new("trace_end", *at), now_ns, out),
+            Item::Begin(at) => self.add("trace_begin", *at, now_ns, out),
+            Item::Alive(at) => self.add("trace_alive", *at, now_ns, out),
+            Item::End(at) => self.add("trace_end", *at, now_ns, out),
             Item::Lost(at, lost) => {
-                let sum = lost.values().sum();
                 let names: Vec<String> =
                     lost.iter().map(|(name, count)| format!("{name}: {count}")).collect();
-                let attributes = vec![pair("kfd.lost", unsigned(sum))];
-                let (severity, body) = (Severity::Warn, Some(names.join("; ")));
-                self.add(Draft { severity, body, attributes, ..Draft::new("lost", *at) }, now_ns, out);
+                let (severity, body) = (Severity::Warn, names.join("; "));
+                self.begin(Head { severity, body: &body, ..Head::new("lost", *at) }, now_ns);
+                unsigned("kfd.lost", lost.values().sum(), &mut self.record);
+                self.put(out);
             }
             Item::Gpus(at, gpus) => {
                 self.gpus = gpus.clone();
+                self.of_gpus = gpus.gpus.iter().map(|gpu| (gpu.gpu_id, of_gpu(gpu))).collect();
                 for gpu in &gpus.gpus {
-                    self.add(Draft { attributes: described(gpu), ..Draft::new("gpu", *at) }, now_ns, out);
+                    self.begin(Head::new("gpu", *at), now_ns);
+                    describe(gpu, &mut self.record);
+                    self.put(out);
                 }
             }
             Item::Dropped(count) => {
@@ -180,156 +194,154 @@ impl Encoder {
         out: &mut Vec<u8>,
     ) {
         let Made { event, change, since_ns } = made;
+        let at = At { mono_ns: event.mono_ns, unix_ns };
+        let head = Head { severity: Severity::of(&event.body), ..Head::new(event.body.kind().name(), at) };
+        self.begin(head, now_ns);
+        let record = &mut self.record;
         let clock =
             Clock { mono_to_wall_ns: i128::from(unix_ns) - i128::from(event.mono_ns), zone: TimeZone::UTC };
         let context = Context::of_history(change, None, &clock, &self.gpus);
-        let mut own = match &event.body {
+        match &event.body {
             // The rest is its owner's.
             Body::ProcessSeen(seen) => {
-                let since = seen.start_boottime_ns.map(|ns| pair("kfd.start_boottime_ns", unsigned(ns)));
-                let path = owner.and_then(|owner| owner.details.cgroup.as_deref());
-                let path = path.map(|path| text("process.linux.cgroup", escape::terminal(path)));
-                let standing = pair("kfd.standing", Value::Bool(seen.standing));
-                [Some(standing), since, path].into_iter().flatten().collect()
+                truth("kfd.standing", seen.standing, record);
+                if let Some(ns) = seen.start_boottime_ns {
+                    unsigned("kfd.start_boottime_ns", ns, record);
+                }
+                if let Some(path) = owner.and_then(|owner| owner.details.cgroup.as_deref()) {
+                    foreign("process.linux.cgroup", path, record);
+                }
             }
-            _ => attributes(&own(event, &context)),
-        };
-        if let Body::QueueDestroy { queue_id, .. } = event.body {
-            let queue = context.ended(queue_id);
-            own.extend(known_ns(queue.and_then(Queue::known_since_ns), event.mono_ns));
+            _ => attributes(&own(event, &context), record),
         }
-        own.extend(known_ns(since_ns, event.mono_ns));
-        own.extend(self.gpu(&own));
+        let ended = match event.body {
+            Body::QueueDestroy { queue_id, .. } => context.ended(queue_id),
+            _ => None,
+        };
+        // For how long it is known: since the time of its `queue_create`, of an existing one when it was found.
+        if let Some(since_ns) = since_ns.or(ended.and_then(Queue::known_since_ns)) {
+            unsigned("kfd.known_ns", event.mono_ns.saturating_sub(since_ns), record);
+        }
+        let gpu_id = event.body.gpu_id().or(ended.and_then(|queue| queue.facts.gpu_id));
+        if let Some(of_gpu) = gpu_id.and_then(|id| self.of_gpus.get(&id)) {
+            record.extend_from_slice(of_gpu);
+        }
         if event.tid != 0 {
-            own.extend([int("thread.id", event.tid), int("kfd.task_pid", event.task_tgid)]);
+            int("thread.id", event.tid, record);
+            int("kfd.task_pid", event.task_tgid, record);
         }
-        let at = At { mono_ns: event.mono_ns, unix_ns };
-        let (name, severity) = (event.body.kind().name(), Severity::of(&event.body));
-        self.begin(Draft { severity, attributes: own, ..Draft::new(name, at) }, now_ns);
         if let Some(owner) = owner {
-            let bytes = kept(&mut self.owners, owner);
-            self.record.extend_from_slice(bytes);
+            record.extend_from_slice(kept(&mut self.owners, owner));
         }
         self.put(out);
     }
 
-    /// Adds a record that belongs to no process.
-    fn add(&mut self, draft: Draft<'_>, now_ns: i64, out: &mut Vec<u8>) {
-        self.begin(draft, now_ns);
+    /// Adds a record that has no attributes of its own.
+    fn add(&mut self, name: &str, at: At, now_ns: i64, out: &mut Vec<u8>) {
+        self.begin(Head::new(name, at), now_ns);
         self.put(out);
     }
 
-    /// Begins a record with all but what its owner has.
-    fn begin(&mut self, draft: Draft<'_>, now_ns: i64) {
-        let Draft { name, severity, at, body, mut attributes } = draft;
+    /// Begins a record; its other attributes can be added.
+    fn begin(&mut self, head: Head<'_>, now_ns: i64) {
+        let Head { name, severity, at, body } = head;
         self.last += 1;
-        let event_name = format!("kfd.{name}");
-        attributes.push(text("otel.event.name", event_name.as_str()));
-        attributes.push(pair("kfd.seq", unsigned(self.last)));
-        attributes.push(pair("kfd.mono_ns", unsigned(at.mono_ns)));
-        let body = Value::Text(body.unwrap_or_else(|| name.to_owned()));
-        let record = LogRecord {
-            time_unix_nano: u64::try_from(at.unix_ns).unwrap_or(0),
-            observed_time_unix_nano: u64::try_from(now_ns).unwrap_or(0),
-            severity_number: severity as i32,
-            severity_text: severity.text().to_owned(),
-            body: Some(AnyValue { value: Some(body) }),
-            attributes,
-            event_name,
-        };
-        self.record.clear();
-        // A vector has room for all.
-        let _ = record.encode(&mut self.record);
+        let out = &mut self.record;
+        out.clear();
+        fixed64(TIME_UNIX_NANO, u64::try_from(at.unix_ns).unwrap_or(0), out);
+        fixed64(OBSERVED_TIME_UNIX_NANO, u64::try_from(now_ns).unwrap_or(0), out);
+        varint(SEVERITY_NUMBER, severity as u64, out);
+        bytes(SEVERITY_TEXT, severity.text().as_bytes(), out);
+        any_text(BODY, body, out);
+        own_name(EVENT_NAME, name, out);
+        put(Place::Attribute("otel.event.name"), Scalar::Own(name), out);
+        unsigned("kfd.seq", self.last, out);
+        unsigned("kfd.mono_ns", at.mono_ns, out);
     }
 
-    fn put(&mut self, out: &mut Vec<u8>) {
-        encode_key(LOG_RECORDS, WireType::LengthDelimited, out);
-        encode_varint(self.record.len() as u64, out);
-        out.extend_from_slice(&self.record);
-    }
-
-    /// What else is known of the GPU that an event names.
-    fn gpu(&self, own: &[KeyValue]) -> Vec<KeyValue> {
-        let id = own.iter().find(|pair| pair.key == "kfd.gpu_id").and_then(|pair| pair.value.as_ref());
-        let Some(Value::Int(id)) = id.and_then(|value| value.value.as_ref()) else { return Vec::new() };
-        let gpu = u32::try_from(*id).ok().and_then(|id| self.gpus.gpu(id));
-        gpu.map(of_gpu).unwrap_or_default()
+    fn put(&self, out: &mut Vec<u8>) {
+        bytes(LOG_RECORDS, &self.record, out);
     }
 }
 
-fn unsigned(value: u64) -> Value {
-    i64::try_from(value).map_or_else(|_| Value::Text(value.to_string()), Value::Int)
-}
-
-fn of_gpu(gpu: &Gpu) -> Vec<KeyValue> {
-    let place = gpu.pci.as_ref().map(|pci| match gpu.partition {
-        Some(partition) => text("hw.id", format!("{pci}/{partition}")),
-        None => text("hw.id", pci.as_str()),
-    });
-    [Some(int("kfd.gpu", gpu.index)), place].into_iter().flatten().collect()
+/// What else is known of the GPU that an event names.
+fn of_gpu(gpu: &Gpu) -> Vec<u8> {
+    let mut out = Vec::new();
+    int("kfd.gpu", gpu.index, &mut out);
+    if let Some(pci) = &gpu.pci {
+        let place = gpu.partition.map_or_else(|| pci.clone(), |partition| format!("{pci}/{partition}"));
+        text("hw.id", &place, &mut out);
+    }
+    out
 }
 
 /// All of a GPU, so that an unused one is known, too.
-fn described(gpu: &Gpu) -> Vec<KeyValue> {
-    let word = |key: &str, value: Option<String>| value.map(|value| text(key, escape::terminal(&value)));
-    let more = [
-        Some(int("kfd.gpu_id", gpu.gpu_id)),
-        Some(text("hw.type", "gpu")),
-        word("hw.model", gpu.gfx_name()),
-        word("hw.name", gpu.product_name.clone().or_else(|| gpu.name.clone())),
-        word("hw.serial_number", gpu.serial_number.clone()),
+fn describe(gpu: &Gpu, out: &mut Vec<u8>) {
+    let words = [
+        ("hw.model", gpu.gfx_name()),
+        ("hw.name", gpu.product_name.clone().or_else(|| gpu.name.clone())),
+        ("hw.serial_number", gpu.serial_number.clone()),
     ];
-    more.into_iter().flatten().chain(of_gpu(gpu)).collect()
+    int("kfd.gpu_id", gpu.gpu_id, out);
+    text("hw.type", "gpu", out);
+    for (name, word) in words {
+        if let Some(word) = word {
+            foreign(name, &word, out);
+        }
+    }
+    out.extend(of_gpu(gpu));
 }
 
-/// For how long a queue is known: since the time of its `queue_create`, of an existing one when it was found.
-fn known_ns(since_ns: Option<u64>, at_ns: u64) -> Option<KeyValue> {
-    Some(pair("kfd.known_ns", unsigned(at_ns.saturating_sub(since_ns?))))
-}
-
+/// Attributes of an owner.
 fn kept<'k>(owners: &'k mut Owners, owner: &Arc<Owner>) -> &'k [u8] {
     let address = Arc::as_ptr(owner) as usize;
     if owners.len() >= OWNERS && !owners.contains_key(&address) {
         owners.clear();
     }
-    let made = || {
-        let record = LogRecord { attributes: of_owner(owner), ..LogRecord::default() };
-        (Arc::clone(owner), record.encode_to_vec())
-    };
-    &owners.entry(address).or_insert_with(made).1
+    &owners.entry(address).or_insert_with(|| (Arc::clone(owner), of_owner(owner))).1
 }
 
 /// Whose it is. Its arguments are not among it: they may hold secrets.
-fn of_owner(owner: &Owner) -> Vec<KeyValue> {
+fn of_owner(owner: &Owner) -> Vec<u8> {
     let details = &owner.details;
     let (belongs, names) = (&details.belongs, details.pod.as_ref());
     let container = belongs.container.as_ref();
     let slurm = belongs.slurm.as_ref();
-    let number = |key: &str, value: Option<u32>| value.map(|value| int(key, value));
-    // As in metrics.
-    let word = |key: &str, value: Option<&str>| value.map(|value| text(key, escape::terminal(value)));
-    [
-        number("process.pid", owner.pid()),
-        number("process.vpid", owner.ns_pid),
-        word("process.executable.name", owner.comm.as_deref()),
-        number("process.user.id", owner.uid),
-        owner.id().map(|id| pair("kfd.process", unsigned(id.0))),
-        number("kfd.context_id", owner.context_id),
-        word("container.id", container.map(|container| container.id.as_str())),
-        word("container.runtime.name", container.and_then(|found| found.runtime).map(Runtime::name)),
-        word("container.name", details.container_name.as_deref()),
-        word("k8s.pod.uid", belongs.pod_uid.as_deref()),
-        word("k8s.namespace.name", names.map(|names| names.namespace.as_str())),
-        word("k8s.pod.name", names.map(|names| names.pod.as_str())),
-        word("k8s.container.name", names.and_then(|names| names.container.as_deref())),
-        number("slurm.job.id", slurm.map(|slurm| slurm.job)),
-        word("slurm.step.id", slurm.and_then(|slurm| slurm.step.as_deref())),
-        number("slurm.user.id", slurm.and_then(|slurm| slurm.uid)),
-        word("kfd.unit", belongs.unit.as_deref()),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let numbers = [
+        ("process.pid", owner.pid()),
+        ("process.vpid", owner.ns_pid),
+        ("process.user.id", owner.uid),
+        ("kfd.context_id", owner.context_id),
+        ("slurm.job.id", slurm.map(|slurm| slurm.job)),
+        ("slurm.user.id", slurm.and_then(|slurm| slurm.uid)),
+    ];
+    let words = [
+        ("process.executable.name", owner.comm.as_deref()),
+        ("container.id", container.map(|container| container.id.as_str())),
+        ("container.runtime.name", container.and_then(|found| found.runtime).map(Runtime::name)),
+        ("container.name", details.container_name.as_deref()),
+        ("k8s.pod.uid", belongs.pod_uid.as_deref()),
+        ("k8s.namespace.name", names.map(|names| names.namespace.as_str())),
+        ("k8s.pod.name", names.map(|names| names.pod.as_str())),
+        ("k8s.container.name", names.and_then(|names| names.container.as_deref())),
+        ("slurm.step.id", slurm.and_then(|slurm| slurm.step.as_deref())),
+        ("kfd.unit", belongs.unit.as_deref()),
+    ];
+    let mut out = Vec::with_capacity(512);
+    if let Some(id) = owner.id() {
+        unsigned("kfd.process", id.0, &mut out);
+    }
+    for (name, number) in numbers {
+        if let Some(number) = number {
+            int(name, number, &mut out);
+        }
+    }
+    for (name, word) in words {
+        if let Some(word) = word {
+            foreign(name, word, &mut out);
+        }
+    }
+    out
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! So what a collector responds is read by a process without a capability, that opens no file and starts no other.
 
 use super::settings::{Protocol, Way};
-use super::verdict::{Verdict, of_grpc, of_http};
+use super::verdict::{Grpc, Verdict, of_grpc, of_http};
 use crate::probes::error::chain;
 use crate::remote::{Trust, TrustOptions};
 use crate::runtime::confine;
@@ -230,7 +230,12 @@ impl Connection {
             Protocol::Grpc => {
                 let of =
                     |name| trailers.as_ref().and_then(|map| text(map, name)).or_else(|| text(headers, name));
-                of_grpc(status, of("grpc-status"), of("grpc-message"), &body)
+                let said = Grpc {
+                    code: of("grpc-status"),
+                    message: of("grpc-message"),
+                    details: of("grpc-status-details-bin"),
+                };
+                of_grpc(status, said, &body)
             }
         })
     }

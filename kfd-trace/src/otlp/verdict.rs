@@ -1,6 +1,10 @@
 //! What a collector's response means for a batch: OpenTelemetry Protocol Specification, OTLP/HTTP Response and OTLP/gRPC Response.
 
-use super::proto::{ExportLogsServiceResponse, Status};
+use super::proto::{ExportLogsServiceResponse, RetryInfo, Status};
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::DecodePaddingMode::Indifferent;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -47,11 +51,22 @@ pub(super) fn of_http(status: u16, after: Option<&str>, kind: Option<&str>, body
     }
 }
 
-/// By gRPC. `code`, `message`: of the trailers (or of the headers, where there is nothing else).
-pub(super) fn of_grpc(http: u16, code: Option<&str>, message: Option<&str>, body: &[u8]) -> Verdict {
+/// What gRPC says of a response, in its trailers (or in its headers, where there is nothing else).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Grpc<'g> {
+    /// `grpc-status`
+    pub(super) code: Option<&'g str>,
+    /// `grpc-message`
+    pub(super) message: Option<&'g str>,
+    /// `grpc-status-details-bin`
+    pub(super) details: Option<&'g str>,
+}
+
+/// By gRPC.
+pub(super) fn of_grpc(http: u16, said: Grpc<'_>, body: &[u8]) -> Verdict {
     let message =
-        message.map(|text| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned());
-    let Some(code) = code.and_then(|code| code.trim().parse::<u32>().ok()) else {
+        said.message.map(|text| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned());
+    let Some(code) = said.code.and_then(|code| code.trim().parse::<u32>().ok()) else {
         // No gRPC: a proxy, or another server.
         return match of_http(http, None, None, &[]) {
             Verdict::Taken { .. } => {
@@ -67,12 +82,30 @@ pub(super) fn of_grpc(http: u16, code: Option<&str>, message: Option<&str>, body
             [] => Verdict::Taken { refused: 0, why: None },
             _ => Verdict::Refused("the response is compressed, or cut off".to_owned()),
         },
-        // CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS. RESOURCE_EXHAUSTED is also what a batch
-        // that is too large gets: with it, none behind it would ever be sent.
-        1 | 4 | 10 | 11 | 14 | 15 => Verdict::Again { why: why(), after: None },
+        // CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS.
+        1 | 4 | 10 | 11 | 14 | 15 => Verdict::Again { why: why(), after: said.details.and_then(pause) },
+        // RESOURCE_EXHAUSTED is also what a batch that is too large gets, with no time after which to try again: were it tried
+        // again, none behind it would ever be sent.
+        8 => match said.details.and_then(pause) {
+            Some(after) => Verdict::Again { why: why(), after: Some(after) },
+            None => Verdict::Refused(why()),
+        },
         _ => Verdict::Refused(why()),
     }
 }
+
+/// After how long to try again, by the details of a status (google/rpc/error_details.proto, `RetryInfo`).
+fn pause(details: &str) -> Option<Duration> {
+    let status = Status::decode(&*UNPADDED.decode(details).ok()?).ok()?;
+    let info = status.details.iter().find(|any| any.type_url.ends_with("/google.rpc.RetryInfo"))?;
+    let delay = RetryInfo::decode(&*info.value).ok()?.retry_delay?;
+    let seconds = u64::try_from(delay.seconds).ok()?;
+    Some(Duration::from_secs(seconds).clamp(SHORTEST_PAUSE, LONGEST_PAUSE))
+}
+
+/// gRPC: a header that ends with `-bin` may be padded, or not.
+const UNPADDED: GeneralPurpose =
+    GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_padding_mode(Indifferent));
 
 fn of_response(body: &[u8]) -> Verdict {
     match ExportLogsServiceResponse::decode(body) {
@@ -114,7 +147,7 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::otlp::proto::ExportLogsPartialSuccess;
+    use crate::otlp::proto::{Any, Delay, ExportLogsPartialSuccess};
 
     fn partial(refused: i64, why: &str) -> Vec<u8> {
         let partial =
@@ -132,7 +165,8 @@ mod tests {
 
     #[test]
     fn by_http_only_what_may_pass_is_tried_again() {
-        let error = Status { code: 14, message: "full \u{1b}[2J".to_owned() }.encode_to_vec();
+        let error =
+            Status { code: 14, message: "full \u{1b}[2J".to_owned(), details: vec![] }.encode_to_vec();
         for (status, after, body, verdict) in [
             (200, None, vec![], taken(0, None)),
             (200, None, partial(3, "too old"), taken(3, Some("too old"))),
@@ -173,19 +207,49 @@ mod tests {
 
     #[test]
     fn by_grpc_the_trailer_decides() {
+        let of = |code| Grpc { code: Some(code), ..Grpc::default() };
         let framed = |body: &[u8]| [&[0, 0, 0, 0, u8::try_from(body.len()).unwrap()], body].concat();
-        assert_eq!(of_grpc(200, Some("0"), None, &framed(&[])), taken(0, None));
-        assert_eq!(of_grpc(200, Some("0"), None, &[]), taken(0, None));
-        assert_eq!(of_grpc(200, Some("0"), None, &framed(&partial(2, "no"))), taken(2, Some("no")));
-        assert_eq!(of_grpc(200, Some("14"), Some("go%20away"), &[]), again("gRPC status 14: go away", None));
+        assert_eq!(of_grpc(200, of("0"), &framed(&[])), taken(0, None));
+        assert_eq!(of_grpc(200, of("0"), &[]), taken(0, None));
+        assert_eq!(of_grpc(200, of("0"), &framed(&partial(2, "no"))), taken(2, Some("no")));
+        assert_eq!(
+            of_grpc(200, Grpc { message: Some("go%20away"), ..of("14") }, &[]),
+            again("gRPC status 14: go away", None)
+        );
         for code in ["1", "4", "10", "11", "15"] {
-            assert!(matches!(of_grpc(200, Some(code), None, &[]), Verdict::Again { .. }), "{code}");
+            assert!(matches!(of_grpc(200, of(code), &[]), Verdict::Again { .. }), "{code}");
         }
         for code in ["2", "3", "5", "7", "8", "12", "13", "16"] {
-            assert!(matches!(of_grpc(200, Some(code), None, &[]), Verdict::Refused(_)), "{code}");
+            assert!(matches!(of_grpc(200, of(code), &[]), Verdict::Refused(_)), "{code}");
         }
-        assert!(matches!(of_grpc(200, Some("0"), None, &[1, 0, 0, 0, 0]), Verdict::Refused(_)));
-        assert!(matches!(of_grpc(200, None, None, &[]), Verdict::Refused(_)), "another server");
-        assert_eq!(of_grpc(503, None, None, &[]), again("HTTP status 503", None));
+        assert!(matches!(of_grpc(200, of("0"), &[1, 0, 0, 0, 0]), Verdict::Refused(_)));
+        assert!(matches!(of_grpc(200, Grpc::default(), &[]), Verdict::Refused(_)), "another server");
+        assert_eq!(of_grpc(503, Grpc::default(), &[]), again("HTTP status 503", None));
+    }
+    #[test]
+    fn a_pause_that_grpc_asks_for_is_kept() {
+        let status = |type_url: &str, seconds: i64| {
+            let delay = Delay { seconds, nanos: 5 };
+            let value = RetryInfo { retry_delay: Some(delay) }.encode_to_vec();
+            let details = vec![Any { type_url: type_url.to_owned(), value }];
+            Status { code: 8, details, ..Status::default() }.encode_to_vec()
+        };
+        let of = |code, details: &str| {
+            of_grpc(200, Grpc { code: Some(code), details: Some(details), ..Grpc::default() }, &[])
+        };
+        let url = "type.googleapis.com/google.rpc.RetryInfo";
+        let (plain, padded) = (status(url, 200), base64::prelude::BASE64_STANDARD.encode(status(url, 200)));
+        let unpadded = base64::prelude::BASE64_STANDARD_NO_PAD.encode(plain);
+        assert_ne!(padded, unpadded);
+        for details in [&padded, &unpadded] {
+            assert_eq!(of("8", details), again("gRPC status 8", Some(200)));
+            assert_eq!(of("14", details), again("gRPC status 14", Some(200)));
+            assert!(matches!(of("3", details), Verdict::Refused(_)));
+        }
+        let encoded = |bytes| base64::prelude::BASE64_STANDARD.encode(bytes);
+        assert_eq!(of("8", &encoded(status(url, 9_999))), again("gRPC status 8", Some(300)));
+        for details in [encoded(status("x/google.rpc.Help", 7)), encoded(status(url, -1)), "%".to_owned()] {
+            assert!(matches!(of("8", &details), Verdict::Refused(_)), "{details}");
+        }
     }
 }

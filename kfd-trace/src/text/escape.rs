@@ -2,6 +2,7 @@
 //! metrics included.
 
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -9,8 +10,14 @@ use std::io::{self, Write};
 /// change the writing direction) by `\u{...}`, so that no process can control the terminal through its name.
 #[must_use]
 pub fn terminal(text: &str) -> String {
+    safe(text).into_owned()
+}
+
+/// [`terminal`], without a text of its own where nothing is replaced.
+#[must_use]
+pub fn safe(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -20,12 +27,30 @@ pub fn terminal(text: &str) -> String {
             safe.extend(c.escape_unicode());
         }
     }
-    safe
+    Cow::Owned(safe)
 }
 
-/// Nearly every text is, and a scrape has thousands.
+/// Nearly every text is, and a scrape has thousands, most of them short: eight bytes at once.
 fn is_plain(text: &str) -> bool {
-    text.bytes().fold(true, |plain, byte| plain & (b' '..=b'~').contains(&byte))
+    let (eights, rest) = text.as_bytes().as_chunks::<8>();
+    let plain = match text.as_bytes().last_chunk::<8>() {
+        // Some of them for the second time.
+        Some(last) => are_plain(*last),
+        None => rest.iter().all(|byte| (b' '..=b'~').contains(byte)),
+    };
+    plain && eights.iter().all(|eight| are_plain(*eight))
+}
+
+/// From b' ' to b'~', each of them.
+fn are_plain(eight: [u8; 8]) -> bool {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = EACH * 0x80;
+    let bytes = u64::from_ne_bytes(eight);
+    // The high bit of a byte: it is 0x80 or more, or becomes that by one more (DEL), or has none of the bits of 0x60 (below
+    // b' '). What is 0x80 or more is found by its own bit, whatever it carries into the next one.
+    let del = (bytes & !HIGH) + EACH;
+    let control = !((bytes << 1) | (bytes << 2)) & HIGH;
+    (bytes | del | control) & HIGH == 0
 }
 
 fn is_safe(c: char) -> bool {
@@ -74,7 +99,7 @@ fn escaped(json: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{json_text, terminal};
+    use super::{are_plain, is_plain, json_text, terminal};
 
     #[test]
     fn json_has_the_same_content_in_safe_characters() {
@@ -82,6 +107,26 @@ mod tests {
         let json = json_text(&[text]).expect("JSON");
         assert_eq!(json, r#"["a\u001b[2J\"\\ \u007f\u009b31m \u202egröße\ud83d\ude00\n"]"#);
         assert_eq!(serde_json::from_str::<[String; 1]>(&json).expect("JSON"), [text]);
+    }
+
+    #[test]
+    fn each_byte_is_looked_at_wherever_it_is() {
+        for length in 0..40 {
+            let plain: String = (b' '..=b'~').cycle().take(length).map(char::from).collect();
+            assert!(is_plain(&plain), "{plain}");
+            for place in 0..length {
+                for other in ['\0', '\n', '\u{1b}', '\u{1f}', '\u{7f}', '\u{80}', 'ß', '\u{202e}'] {
+                    let mut text: Vec<char> = plain.chars().collect();
+                    text[place] = other;
+                    let text: String = text.into_iter().collect();
+                    assert!(!is_plain(&text), "{text:?}");
+                }
+            }
+        }
+        for byte in 0..128_u8 {
+            let expected = (b' '..=b'~').contains(&byte);
+            assert_eq!(are_plain([b'a', b'~', b' ', byte, b' ', b'~', 0x40, b'`']), expected, "{byte:#x}");
+        }
     }
 
     #[test]

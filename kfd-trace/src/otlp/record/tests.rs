@@ -1,9 +1,10 @@
 use super::*;
 use crate::model::event::{Origin, ProcessId, ProcessSeen, QueueFacts, QueueType};
 use crate::model::incident::Trigger;
-use crate::otlp::proto::ScopeLogs;
+use crate::otlp::proto::{LogRecord, ScopeLogs, Value};
 use crate::state::samples::{create, event, seen, state};
 use crate::state::{History, Passed};
+use prost::Message as _;
 
 const WALL: i64 = 1_790_000_000_000_000_000;
 
