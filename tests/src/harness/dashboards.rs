@@ -148,9 +148,10 @@ mod tests {
 
     #[test]
     fn the_dashboards_of_the_project_are_read() {
-        let values = ["job", "instance", "instances", "gpu", "pid", "__rate_interval", "__range"]
+        let values = ["job", "instance", "instances", "clusters", "gpu", "pid", "__rate_interval", "__range"]
             .map(|name| (name, "value"));
         for (name, json) in [
+            ("sums", include_str!("../../../deploy/grafana/sums.json")),
             ("fleet", include_str!("../../../deploy/grafana/fleet.json")),
             ("node", include_str!("../../../deploy/grafana/node.json")),
             ("process", include_str!("../../../deploy/grafana/process.json")),

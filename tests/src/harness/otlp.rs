@@ -11,7 +11,7 @@ use std::time::Duration;
 
 mod messages;
 
-use messages::{Attribute, Request, Value};
+use messages::{Attribute, Request as Message, Value};
 
 /// What it does with a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,11 +47,20 @@ impl Received {
     }
 }
 
+/// A request that was acknowledged or kept, or both.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub mood: Mood,
+    /// An `ExportLogsServiceRequest`.
+    pub body: Vec<u8>,
+}
+
 #[derive(Debug, Default)]
 struct Kept {
     mood: Mood,
     kept: Vec<Received>,
     forgotten: Vec<Received>,
+    bodies: Vec<Request>,
     requests: usize,
     open: Vec<TcpStream>,
 }
@@ -125,6 +134,12 @@ impl Receiver {
         lock(&self.shared).forgotten.clone()
     }
 
+    /// What it acknowledged or kept, as it came.
+    #[must_use]
+    pub fn bodies(&self) -> Vec<Request> {
+        lock(&self.shared).bodies.clone()
+    }
+
     /// Requests that were read whole.
     #[must_use]
     pub fn requests(&self) -> usize {
@@ -157,7 +172,11 @@ fn serve(stream: &TcpStream, shared: &Mutex<Kept>) -> Result<()> {
         let records = records(&body)?;
         let mut kept = lock(shared);
         kept.requests += 1;
-        let status = match kept.mood {
+        let mood = kept.mood;
+        if !matches!(mood, Mood::Stalls | Mood::Refuses) {
+            kept.bodies.push(Request { mood, body });
+        }
+        let status = match mood {
             Mood::Stalls => continue,
             Mood::Refuses => "503 Service Unavailable",
             Mood::Forgets => {
@@ -193,7 +212,7 @@ fn texts(attributes: Vec<Attribute>) -> BTreeMap<String, String> {
 
 fn records(body: &[u8]) -> Result<Vec<Received>> {
     let mut all = Vec::new();
-    for logs in Request::decode(body)?.resource_logs {
+    for logs in Message::decode(body)?.resource_logs {
         let resource = Arc::new(texts(logs.resource.unwrap_or_default().attributes));
         for record in logs.scope_logs.into_iter().flat_map(|scope| scope.records) {
             all.push(Received {

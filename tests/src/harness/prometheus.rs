@@ -19,6 +19,19 @@ pub const QUICKER: u64 = 30;
 /// The shipped rules.
 pub const RULES: &str = include_str!("../../../deploy/prometheus/kfd-trace.rules.yml");
 
+/// A fleet's, which are beside them.
+const FLEET: &str = include_str!("../../../deploy/prometheus/fleet.rules.yml");
+
+/// Both in one file.
+///
+/// # Panics
+/// If the second one has no groups.
+#[must_use]
+pub fn all_rules() -> String {
+    let (_, groups) = FLEET.split_once("\ngroups:\n").expect("groups");
+    format!("{RULES}\n{groups}")
+}
+
 /// Interval between two evaluations of the rules, as in [`CONFIG`].
 const EVALUATED: Duration = Duration::from_secs(2);
 

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::dashboards::{PanelQuery, queries};
-use kfd_trace_tests::harness::prometheus::{Prometheus, RULES};
+use kfd_trace_tests::harness::prometheus::{Prometheus, all_rules};
 use kfd_trace_tests::harness::service::{ADDRESS, Changed, command, main_pid, scrape, scrape_until, tracing};
 use kfd_trace_tests::harness::wait::ATTACH;
 use kfd_trace_tests::harness::workload::{kfdsim, kfdsim_at};
@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::Duration;
 
-const DASHBOARDS: [&str; 3] = [
+const DASHBOARDS: [&str; 4] = [
+    include_str!("../../../deploy/grafana/sums.json"),
     include_str!("../../../deploy/grafana/fleet.json"),
     include_str!("../../../deploy/grafana/node.json"),
     include_str!("../../../deploy/grafana/process.json"),
@@ -83,7 +84,7 @@ fn is_shown_by_every_panel_and_leaves_nothing() -> Result<()> {
     tracing()?;
     let lingering = Changed::arguments("lingering", &["--metrics.linger=10s", "--runlists"])?;
     tracing()?;
-    let server = Prometheus::scraping(ADDRESS, RULES)?;
+    let server = Prometheus::scraping(ADDRESS, &all_rules())?;
     bad_day()?;
     let mut load = Load::begin()?;
     let mut empty = all_queries(&load)?;
@@ -141,6 +142,7 @@ fn all_queries(load: &Load) -> Result<Vec<PanelQuery>> {
         ("job", "kfd-trace"),
         ("instance", &*address),
         ("instances", ".+"),
+        ("clusters", ".*"),
         ("gpu", ".+"),
         ("pid", &pid),
         ("__rate_interval", "10s"),

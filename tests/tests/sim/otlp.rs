@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
-use kfd_trace_tests::harness::otlp::{Mood, Received, Receiver};
+use kfd_trace_tests::harness::otlp::{Mood, Received, Receiver, Request};
 use kfd_trace_tests::harness::tracer::FEW;
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
 use kfd_trace_tests::harness::{Daemon, Steered, until};
@@ -139,6 +139,11 @@ fn endpoint(receiver: &Receiver) -> String {
 
 #[test]
 fn every_event_of_a_ledger_arrives_though_the_collector_is_killed_and_the_network_stalls() -> Result<()> {
+    killed_and_stalled().map(drop)
+}
+
+/// 2,000 operations, all of which arrive.
+fn killed_and_stalled() -> Result<Receiver> {
     let receiver = Receiver::start()?;
     let mut daemon = Daemon::ready(&[&[endpoint(&receiver).as_str()], &FEW[..]].concat())?;
     let (mut rng, mut ledger) = (Rng::with_seed(21), Ledger::new());
@@ -177,11 +182,16 @@ fn every_event_of_a_ledger_arrives_though_the_collector_is_killed_and_the_networ
     assert_eq!((records[&1].event.as_str(), last.1.event.as_str()), ("kfd.trace_begin", "kfd.trace_end"));
     assert_eq!(reported(&records, &ledger)?, ledger);
     println!("{} records, {repeated} of them twice; {} queues", records.len(), ledger.len());
-    Ok(())
+    Ok(receiver)
 }
 
 #[test]
 fn what_a_collector_forgets_or_has_no_room_is_known_to_the_record() -> Result<()> {
+    forgotten_and_dropped().map(drop)
+}
+
+/// Operations of which not all arrive.
+fn forgotten_and_dropped() -> Result<Receiver> {
     let receiver = Receiver::start()?;
     let endpoint = endpoint(&receiver);
     let mut daemon = Daemon::ready(&[&[endpoint.as_str(), "--otlp.queue=16KiB"], &FEW[..]].concat())?;
@@ -222,7 +232,24 @@ fn what_a_collector_forgets_or_has_no_room_is_known_to_the_record() -> Result<()
         dropped,
         "what the daemon counts is what is missing"
     );
+    println!("{} records, {} of {last} are missing", records.len(), missing.len());
+    Ok(receiver)
+}
+
+/// For `cargo xtask collector`, which sends it to a real one.
+#[test]
+#[ignore = "prints requests"]
+fn requests() -> Result<()> {
+    for (run, receiver) in [("whole", killed_and_stalled()?), ("lossy", forgotten_and_dropped()?)] {
+        for Request { mood, body } in receiver.bodies() {
+            println!("REQUEST {run} {mood:?} {}", hex(&body));
+        }
+    }
     Ok(())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::process::Command;
 mod check;
 mod exposition;
 
-pub(crate) use check::{Names, Rules};
+pub(crate) use check::{Names, Rules, words};
 
 const PACKAGE: &str = "prometheus";
 const FOLDER: &str = "deploy/prometheus";
@@ -32,7 +32,7 @@ pub(crate) fn rules() -> Result<()> {
     let [rules, fleet] = [RULES, FLEET].map(|name| folder.join(name));
     let tests = tests(&folder.join("tests"))?;
     let problems = check::problems(&check::Files {
-        rules: &read_rules()?.and(yaml(&fleet)?),
+        rules: &read_rules()?,
         tests: &tests.iter().map(|path| Ok((name(path), yaml(path)?))).collect::<Result<Vec<_>>>()?,
         metrics: &read(&paths::root().join(METRICS))?,
         runbooks: &read(&paths::root().join(RUNBOOKS))?,
@@ -61,9 +61,10 @@ fn tests(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The rules, read.
+/// The rules of both files, read.
 pub(crate) fn read_rules() -> Result<Rules> {
-    yaml(&paths::root().join(FOLDER).join(RULES))
+    let [rules, fleet] = [RULES, FLEET].map(|name| yaml::<Rules>(&paths::root().join(FOLDER).join(name)));
+    Ok(rules?.and(fleet?))
 }
 
 fn name(path: &Path) -> String {

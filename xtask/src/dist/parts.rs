@@ -10,12 +10,13 @@ use std::path::Path;
 use std::process::Command;
 
 /// Files below deploy that are used as they are.
-const DEPLOY: [&str; 6] = [
+const DEPLOY: [&str; 7] = [
     "prometheus/kfd-trace.rules.yml",
     "prometheus/fleet.rules.yml",
     "grafana/fleet.json",
     "grafana/node.json",
     "grafana/process.json",
+    "grafana/sums.json",
     "systemd/record.conf",
 ];
 

@@ -3,7 +3,7 @@
 
 use super::Args;
 use super::http::{self, Own, number};
-use super::programs::{self, Program, Sends, Taken};
+use super::programs::{self, Program, RULES, Sends, Taken};
 use super::render::Sheet;
 use super::serve::Server;
 use crate::run::{note, size, step};
@@ -153,7 +153,7 @@ impl Run {
     pub(super) fn watch(&self, nodes: u64, seconds: u64) -> Result<Watched> {
         note(format!("watching for {seconds} s"));
         let before = self.count()?;
-        let mut rules = [("fleet.rules.yml", 0.0), ("kfd-trace.rules.yml", 0.0)];
+        let mut rules = RULES.map(|file| (file, 0.0));
         for _ in 0..seconds.div_ceil(5) {
             self.rest(5)?;
             let own = Own::of(self.prometheus.port)?;
@@ -204,7 +204,7 @@ impl Run {
 }
 
 /// Others need memory, too: no more than `most` for the programs, and some that is left.
-fn has_memory(taken: &[(&str, u64)], most: u64) -> Result<()> {
+pub(super) fn has_memory(taken: &[(&str, u64)], most: u64) -> Result<()> {
     let (sum, left) = (taken.iter().map(|(_, bytes)| bytes).sum::<u64>(), programs::available()?);
     let each: Vec<_> = taken.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes))).collect();
     ensure!(sum < most && left > RESERVE, "memory: {}; {} are left", each.join(", "), size(left));

@@ -15,6 +15,7 @@ mod serve;
 mod shape;
 mod storage;
 mod template;
+mod victoria;
 
 use crate::bench::daemon;
 use crate::run::{self, note, step};
@@ -61,6 +62,9 @@ pub(crate) struct Args {
     /// Prometheus keeps only the families that the rules name (metric_relabel_configs)
     #[arg(long)]
     needed: bool,
+    /// Without Prometheus: VictoriaMetrics scrapes the nodes and has all, vmalert evaluates the rules
+    #[arg(long, conflicts_with_all = ["grow", "budget", "storage", "sums_only", "needed"])]
+    victoria_metrics: bool,
     /// Take the exposition from this bench program, not from one of this tree
     #[arg(long, value_name = "FILE")]
     load: Option<PathBuf>,
@@ -80,6 +84,9 @@ pub(crate) fn fleet(args: &Args) -> Result<()> {
     }
     if args.storage {
         return report::storage(&sheet, args.interval);
+    }
+    if args.victoria_metrics {
+        return victoria::run(sheet, args);
     }
     let run = Run::start(sheet, args)?;
     if args.grow {

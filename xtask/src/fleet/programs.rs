@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 /// How long a program may take to answer first.
 const STARTS: Duration = Duration::from_secs(60);
 
+/// Below deploy/prometheus.
+pub(super) const RULES: [&str; 2] = ["fleet.rules.yml", "kfd-trace.rules.yml"];
+
 /// Of `utime` and `stime` in `/proc/PID/stat`.
 const TICK_MS: u64 = 10;
 
@@ -226,6 +229,29 @@ pub(super) fn victoria_metrics(name: &'static str, scrapes: Option<(&Path, u64)>
         command.args(["-promscrape.fileSDCheckInterval=5s", "-promscrape.maxScrapeSize=64MB"]);
     }
     Program::start(name, &dir, port, "/health", &mut command)
+}
+
+/// Evaluates both files of rules by queries to the store, and writes what they record into it.
+pub(super) fn vmalert(store: &Program, interval: u64) -> Result<Program> {
+    let dir = folder("vmalert")?;
+    let port = free_port()?;
+    let mut command = ends_with_us(&apt::unpacked("victoria-metrics", Apt::open)?.join("usr/bin/vmalert"));
+    let rules = paths::root().join("deploy/prometheus");
+    let url = format!("http://127.0.0.1:{}", store.port);
+    for file in RULES {
+        command.arg(format!("-rule={}", rules.join(file).display()));
+    }
+    command
+        .args([format!("-datasource.url={url}"), format!("-remoteWrite.url={url}")])
+        // It wants one; no alert of a simulation is anybody's.
+        .arg(format!("-notifier.url={url}"))
+        .args([
+            format!("-evaluationInterval={interval}s"),
+            format!("-datasource.queryStep={}s", interval * 2),
+        ])
+        .args(["-disableAlertgroupLabel", "-external.label=cluster=simulated"])
+        .arg(format!("-httpListenAddr=127.0.0.1:{port}"));
+    Program::start("vmalert", &dir, port, "/health", &mut command)
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-const DASHBOARD: &str = "deploy/grafana/fleet.json";
-pub(super) const DOCUMENT: &str = "docs/fleet.md";
+const OF_NODES: &str = "deploy/grafana/fleet.json";
+const OF_SUMS: &str = "deploy/grafana/sums.json";
+const DOCUMENT: &str = "docs/fleet.md";
 
 /// What a dashboard shows by default, in so many points.
 const RANGE: u64 = 3_600;
@@ -27,11 +28,20 @@ pub(super) struct Query {
     pub(super) instant: bool,
 }
 
-pub(super) fn all() -> Result<Vec<Query>> {
-    let dashboard = serde_json::from_str(&read(&paths::root().join(DASHBOARD))?).context(DASHBOARD)?;
-    let mut all = of_dashboard(&dashboard);
+/// To a store that has the nodes' own series.
+pub(super) fn of_nodes() -> Result<Vec<Query>> {
+    of_file(OF_NODES)
+}
+
+/// To a store that has sums only.
+pub(super) fn of_sums() -> Result<Vec<Query>> {
+    let mut all = of_file(OF_SUMS)?;
     all.extend(of_document(&read(&paths::root().join(DOCUMENT))?));
     Ok(all)
+}
+
+fn of_file(name: &'static str) -> Result<Vec<Query>> {
+    Ok(of_dashboard(&serde_json::from_str(&read(&paths::root().join(name))?).context(name)?))
 }
 
 fn of_dashboard(dashboard: &Value) -> Vec<Query> {
@@ -55,8 +65,13 @@ fn of_dashboard(dashboard: &Value) -> Vec<Query> {
 }
 
 fn filled(expr: &str) -> String {
-    let variables =
-        [("$job", "kfd-trace"), ("$instances", ".+"), ("$__rate_interval", "2m"), ("$__range", "1h")];
+    let variables = [
+        ("$job", "kfd-trace"),
+        ("$instances", ".+"),
+        ("$clusters", ".*"),
+        ("$__rate_interval", "2m"),
+        ("$__range", "1h"),
+    ];
     variables.iter().fold(expr.to_owned(), |expr, (name, value)| expr.replace(name, value))
 }
 
@@ -127,8 +142,9 @@ mod tests {
 
     #[test]
     fn the_files_have_queries_without_a_variable_left() {
-        let all = all().expect("queries");
-        assert!(all.iter().filter(|query| query.from == DOCUMENT).count() >= 5);
-        assert!(all.len() > 40 && all.iter().all(|query| !query.expr.contains('$')));
+        let (nodes, sums) = (of_nodes().expect("queries"), of_sums().expect("queries"));
+        assert!(sums.iter().filter(|query| query.from == DOCUMENT).count() >= 5);
+        assert!(nodes.len() > 40 && sums.len() > 40, "{} {}", nodes.len(), sums.len());
+        assert!(nodes.iter().chain(&sums).all(|query| !query.expr.contains('$')));
     }
 }

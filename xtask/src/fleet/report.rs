@@ -99,33 +99,27 @@ pub(super) fn run(run: Run, watched: &Watched, interval: u64) -> Result<()> {
     questions(&run.only_stores())
 }
 
-/// The document's queries are those to a store of sums; the dashboard's need the nodes' own series.
+/// Each store is asked what it has the series for.
 fn questions(run: &Stores) -> Result<()> {
-    let (of_sums, of_nodes): (Vec<_>, Vec<_>) =
-        queries::all()?.into_iter().partition(|query| query.from == queries::DOCUMENT);
-    ask_all(&run.store, &of_sums)?;
-    let Some(full) = &run.full else { return Ok(()) };
-    ask_all(full, &of_nodes)?;
-    let answered = |query: &&Query| queries::ask(run.store.port, query).is_ok_and(|answer| answer.series > 0);
-    let answered = of_nodes.iter().filter(answered).count();
-    println!("\n{} queries of the dashboard, answered by the store of sums: {answered}", of_nodes.len());
-    Ok(())
+    ask_all(&run.store, &queries::of_sums()?)?;
+    run.full.as_ref().map_or(Ok(()), |full| ask_all(full, &queries::of_nodes()?))
 }
 
-fn ask_all(store: &Program, all: &[Query]) -> Result<()> {
+pub(super) fn ask_all(store: &Program, all: &[Query]) -> Result<()> {
     step(format!("{} queries to {}", all.len(), store.name));
     println!("\n| {} | series | ms |\n|---|--:|--:|", store.name);
-    let mut sum = 0.0;
+    let (mut sum, mut longest) = (0.0, 0.0_f64);
     for query in all {
         match queries::ask(store.port, query) {
             Ok(answer) => {
                 let took = answer.least.as_secs_f64() * 1e3;
                 sum += took;
+                longest = longest.max(took);
                 println!("| {}: `{}` | {} | {took:.1} |", query.from, query.expr, answer.series);
             }
             Err(error) => note(format!("{}: {}: {error:#}", query.from, query.expr)),
         }
     }
-    println!("| all | | {sum:.1} |");
+    println!("| {} queries; the longest {longest:.1} ms | | {sum:.1} |", all.len());
     Ok(())
 }

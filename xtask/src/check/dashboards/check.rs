@@ -3,7 +3,7 @@
 
 use super::json::expand;
 use super::panel::{Dashboard, Kind, Panel};
-use crate::check::rules::Names;
+use crate::check::rules::{Names, words};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -44,6 +44,10 @@ fn of_panel(
         found.extend(
             names.unknown(&expr).map(|word| format!("neither docs/metrics.md nor a record has {word}")),
         );
+        // Of a store of sums a fleet's Prometheus, and so a node's dashboard, knows nothing, and the other way round.
+        let elsewhere =
+            words(&expr).filter(|word| word.starts_with("fleet:") != (dashboard.name == super::sums::NAME));
+        found.extend(elsewhere.map(|word| format!("its store does not have {word}")));
         let strange = variables(&expr).filter(|name| {
             !OF_GRAFANA.contains(name) && !dashboard.variables.iter().any(|variable| variable.name == *name)
         });

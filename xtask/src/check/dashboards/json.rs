@@ -68,10 +68,10 @@ fn variable(dashboard: &Dashboard, one: &Variable) -> Value {
         "definition": query,
         // Queried again when the time range changes; sorted as numbers where they are numbers.
         "refresh": 2, "sort": 7, "regex": "", "hide": 0, "options": [],
-        "multi": one.all, "includeAll": one.all,
+        "multi": one.all.is_some(), "includeAll": one.all.is_some(),
     });
-    if one.all {
-        json["allValue"] = json!(".+");
+    if let Some(all) = one.all {
+        json["allValue"] = json!(all);
         json["current"] = json!({"text": ["All"], "value": ["$__all"]});
     } else if !one.first.is_empty() {
         json["current"] = json!({"text": one.first, "value": one.first});

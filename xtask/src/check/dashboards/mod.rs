@@ -17,6 +17,7 @@ mod node;
 mod panel;
 mod process;
 mod schema;
+mod sums;
 mod totals;
 mod variable;
 
@@ -33,8 +34,8 @@ pub(crate) struct Args {
     schema: bool,
 }
 
-fn all() -> [panel::Dashboard; 3] {
-    [fleet::dashboard(), node::dashboard(), process::dashboard()]
+fn all() -> [panel::Dashboard; 4] {
+    [sums::dashboard(), fleet::dashboard(), node::dashboard(), process::dashboard()]
 }
 
 fn file(dashboard: &panel::Dashboard) -> PathBuf {

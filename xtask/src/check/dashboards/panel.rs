@@ -31,8 +31,8 @@ pub(super) struct Variable {
     pub(super) values: &'static str,
     /// Initial choice; the first value if empty.
     pub(super) first: &'static str,
-    /// Whether several or all can be chosen.
-    pub(super) all: bool,
+    /// Several or all can be chosen; this matches all.
+    pub(super) all: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, PartialEq)]

@@ -155,7 +155,7 @@ fn labels(series: &str) -> (&str, impl Iterator<Item = &str>) {
 }
 
 /// Words that can be metric names here: of the tracer, or of a record of one.
-fn words(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'));
     words.map(|word| word.trim_end_matches(':')).filter(|word| {
         word.starts_with("kfd_") || word.split_once(':').is_some_and(|(_, metric)| metric.contains("kfd_"))
