@@ -2,7 +2,7 @@
 //!
 //! A serializer, so that an event has one description: that of its JSON (output/event).
 
-use super::attributes::{Place, Scalar, put, put_array, put_map};
+use super::message::{Message, Place};
 use crate::text::escape;
 use serde::ser::{
     self, Impossible, Serialize, SerializeMap, SerializeSeq, SerializeStruct, Serializer, StdError,
@@ -10,7 +10,7 @@ use serde::ser::{
 use std::fmt;
 
 /// Adds the fields of a structure or a map; none of anything else.
-pub(super) fn attributes(fields: &impl Serialize, out: &mut Vec<u8>) {
+pub(super) fn attributes(fields: &impl Serialize, out: &mut Message) {
     let begin = out.len();
     if fields.serialize(ToBytes::Record(out)).is_err() {
         // Not the half of them.
@@ -36,29 +36,58 @@ impl ser::Error for NoAttribute {
     }
 }
 
-/// Bytes of a name: nearly all are shorter.
-const USUAL_NAME: usize = 32;
-
 type Done = Result<(), NoAttribute>;
 
 /// Where what is serialized goes to.
 enum ToBytes<'o, 'n> {
     /// Its fields are attributes of the record.
-    Record(&'o mut Vec<u8>),
+    Record(&'o mut Message),
     /// It is a value.
-    Value(&'o mut Vec<u8>, Place<'n>),
-    /// It is a name in a map.
-    Name(&'o mut String),
+    Value(&'o mut Message, Place<'n>),
+    /// It is the name of a value: in a record, or in a map.
+    Name { out: &'o mut Message, in_record: bool, value: &'o dyn Put },
+}
+
+/// A value, whatever its type.
+trait Put {
+    fn put(&self, out: &mut Message, place: Place<'_>) -> Done;
+}
+
+impl<T: Serialize> Put for T {
+    fn put(&self, out: &mut Message, place: Place<'_>) -> Done {
+        self.serialize(ToBytes::Value(out, place))
+    }
+}
+
+fn place(in_record: bool, name: &str) -> Place<'_> {
+    if in_record { Place::own(name) } else { Place::named(name) }
 }
 
 impl ToBytes<'_, '_> {
-    fn scalar(self, value: Scalar<'_>) -> Done {
-        match (self, value) {
-            (ToBytes::Value(out, place), _) => put(place, value, out),
-            (ToBytes::Record(_), _) => {}
-            (ToBytes::Name(out), Scalar::Text(text)) => out.push_str(text),
-            (ToBytes::Name(out), Scalar::Int(number)) => out.push_str(&number.to_string()),
-            (ToBytes::Name(_), _) => return Err(NoAttribute),
+    #[inline]
+    fn text(self, text: &str) -> Done {
+        match self {
+            ToBytes::Value(out, place) => out.put_text(place, &escape::safe(text)),
+            ToBytes::Name { out, in_record, value } => return value.put(out, place(in_record, text)),
+            ToBytes::Record(_) => {}
+        }
+        Ok(())
+    }
+
+    fn int(self, number: i64) -> Done {
+        match self {
+            ToBytes::Value(out, place) => out.put_int(place, number),
+            ToBytes::Name { .. } => return self.text(&number.to_string()),
+            ToBytes::Record(_) => {}
+        }
+        Ok(())
+    }
+
+    fn other(self, put: impl FnOnce(&mut Message, Place<'_>)) -> Done {
+        match self {
+            ToBytes::Value(out, place) => put(out, place),
+            ToBytes::Name { .. } => return Err(NoAttribute),
+            ToBytes::Record(_) => {}
         }
         Ok(())
     }
@@ -69,8 +98,8 @@ impl ToBytes<'_, '_> {
         i64: TryFrom<T>,
     {
         match i64::try_from(value) {
-            Ok(value) => self.scalar(Scalar::Int(value)),
-            Err(_) => self.scalar(Scalar::Text(&value.to_string())),
+            Ok(value) => self.int(value),
+            Err(_) => self.text(&value.to_string()),
         }
     }
 }
@@ -98,7 +127,7 @@ impl<'o, 'n> Serializer for ToBytes<'o, 'n> {
     }
 
     fn serialize_bool(self, value: bool) -> Done {
-        self.scalar(Scalar::Bool(value))
+        self.other(|out, place| out.put_bool(place, value))
     }
 
     fn serialize_f32(self, value: f32) -> Done {
@@ -106,7 +135,7 @@ impl<'o, 'n> Serializer for ToBytes<'o, 'n> {
     }
 
     fn serialize_f64(self, value: f64) -> Done {
-        self.scalar(Scalar::Double(value))
+        self.other(|out, place| out.put_double(place, value))
     }
 
     fn serialize_char(self, value: char) -> Done {
@@ -115,7 +144,7 @@ impl<'o, 'n> Serializer for ToBytes<'o, 'n> {
 
     /// Safe for a terminal, as in metrics: a name may be chosen by anybody.
     fn serialize_str(self, value: &str) -> Done {
-        self.scalar(Scalar::Text(&escape::safe(value)))
+        self.text(value)
     }
 
     fn serialize_bytes(self, _: &[u8]) -> Done {
@@ -124,9 +153,12 @@ impl<'o, 'n> Serializer for ToBytes<'o, 'n> {
 
     fn serialize_none(self) -> Done {
         match self {
-            ToBytes::Value(_, Place::Element) => self.scalar(Scalar::Missing),
+            ToBytes::Value(out, place) if place.is_element() => {
+                out.put_missing();
+                Ok(())
+            }
             ToBytes::Value(..) | ToBytes::Record(_) => Ok(()),
-            ToBytes::Name(_) => Err(NoAttribute),
+            ToBytes::Name { .. } => Err(NoAttribute),
         }
     }
 
@@ -161,7 +193,7 @@ impl<'o, 'n> Serializer for ToBytes<'o, 'n> {
     }
 
     fn serialize_seq(self, _: Option<usize>) -> Result<List<'o, 'n>, NoAttribute> {
-        Ok(List { whole: self, elements: Vec::new() })
+        Ok(List { whole: self, elements: Message::default() })
     }
 
     fn serialize_tuple(self, _: usize) -> Result<Self::SerializeTuple, NoAttribute> {
@@ -187,7 +219,7 @@ impl<'o, 'n> Serializer for ToBytes<'o, 'n> {
     }
 
     fn serialize_map(self, _: Option<usize>) -> Result<Fields<'o, 'n>, NoAttribute> {
-        Ok(Fields { whole: self, name: String::new(), values: Vec::new() })
+        Ok(Fields { whole: self, values: Message::default() })
     }
 
     fn serialize_struct(self, _: &'static str, length: usize) -> Result<Fields<'o, 'n>, NoAttribute> {
@@ -207,7 +239,7 @@ impl<'o, 'n> Serializer for ToBytes<'o, 'n> {
 
 struct List<'o, 'n> {
     whole: ToBytes<'o, 'n>,
-    elements: Vec<u8>,
+    elements: Message,
 }
 
 impl SerializeSeq for List<'_, '_> {
@@ -215,14 +247,14 @@ impl SerializeSeq for List<'_, '_> {
     type Error = NoAttribute;
 
     fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
-        value.serialize(ToBytes::Value(&mut self.elements, Place::Element))
+        value.serialize(ToBytes::Value(&mut self.elements, Place::ELEMENT))
     }
 
     fn end(self) -> Done {
         match self.whole {
-            ToBytes::Value(out, place) => put_array(place, &self.elements, out),
+            ToBytes::Value(out, place) => out.put_array(place, &self.elements),
             ToBytes::Record(_) => {}
-            ToBytes::Name(_) => return Err(NoAttribute),
+            ToBytes::Name { .. } => return Err(NoAttribute),
         }
         Ok(())
     }
@@ -230,24 +262,27 @@ impl SerializeSeq for List<'_, '_> {
 
 struct Fields<'o, 'n> {
     whole: ToBytes<'o, 'n>,
-    /// Of the next value of a map.
-    name: String,
     /// Of what is no record: they have a length before them.
-    values: Vec<u8>,
+    values: Message,
 }
 
 impl Fields<'_, '_> {
     fn add<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Done {
-        value.serialize(match &mut self.whole {
-            ToBytes::Record(out) => ToBytes::Value(out, Place::Own(name)),
-            ToBytes::Value(..) => ToBytes::Value(&mut self.values, Place::Named(name)),
-            ToBytes::Name(_) => return Err(NoAttribute),
-        })
+        let (out, in_record) = self.inside()?;
+        value.serialize(ToBytes::Value(out, place(in_record, name)))
+    }
+
+    fn inside(&mut self) -> Result<(&mut Message, bool), NoAttribute> {
+        match &mut self.whole {
+            ToBytes::Record(out) => Ok((out, true)),
+            ToBytes::Value(..) => Ok((&mut self.values, false)),
+            ToBytes::Name { .. } => Err(NoAttribute),
+        }
     }
 
     fn done(self) -> Done {
         if let ToBytes::Value(out, place) = self.whole {
-            put_map(place, &self.values, out);
+            out.put_map(place, &self.values);
         }
         Ok(())
     }
@@ -270,17 +305,19 @@ impl SerializeMap for Fields<'_, '_> {
     type Ok = ();
     type Error = NoAttribute;
 
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Done {
-        self.name.clear();
-        self.name.reserve(USUAL_NAME);
-        key.serialize(ToBytes::Name(&mut self.name))
+    fn serialize_entry<K: Serialize + ?Sized, V: Serialize + ?Sized>(&mut self, key: &K, value: &V) -> Done {
+        let (out, in_record) = self.inside()?;
+        // A reference has a size, as a trait object needs.
+        key.serialize(ToBytes::Name { out, in_record, value: &value })
     }
 
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
-        let name = std::mem::take(&mut self.name);
-        self.add(&name, value)?;
-        self.name = name;
-        Ok(())
+    /// serde's maps and flattened structures add entries; a test has every kind of event.
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, _: &T) -> Done {
+        Err(NoAttribute)
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, _: &T) -> Done {
+        Err(NoAttribute)
     }
 
     fn end(self) -> Done {
@@ -289,50 +326,4 @@ impl SerializeMap for Fields<'_, '_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::attributes;
-    use crate::otlp::proto::{AnyValue, ArrayValue, KeyValue, KeyValueList, LogRecord, Value, pair, text};
-    use crate::text::escape;
-    use prost::Message as _;
-    use serde_json::json;
-
-    fn made(fields: &impl serde::Serialize) -> Vec<KeyValue> {
-        let mut bytes = Vec::new();
-        attributes(fields, &mut bytes);
-        LogRecord::decode(&bytes[..]).expect("a message").attributes
-    }
-
-    #[test]
-    fn each_field_is_an_attribute_and_what_is_not_known_is_none() {
-        let fields = json!({
-            "gpu_id": 7, "address": "0x10", "read_only": false, "errno": null, "big": u64::MAX, "share": 0.5,
-            "hit_pids": [3, null, 4], "queues": [{ "queue_id": 1, "result": null }],
-            "by_comm": "a\u{1b}[2J",
-        });
-        let list = |values: Vec<Option<Value>>| {
-            let values = values.into_iter().map(|value| AnyValue { value }).collect();
-            Value::Array(ArrayValue { values })
-        };
-        let named = Value::Map(KeyValueList { values: vec![pair("queue_id", Value::Int(1))] });
-        let mut made = made(&fields);
-        made.sort_by(|a, b| a.key.cmp(&b.key));
-        let expected = [
-            text("kfd.address", "0x10"),
-            text("kfd.big", u64::MAX.to_string()),
-            text("kfd.by_comm", escape::terminal("a\u{1b}[2J")),
-            pair("kfd.gpu_id", Value::Int(7)),
-            pair("kfd.hit_pids", list(vec![Some(Value::Int(3)), None, Some(Value::Int(4))])),
-            pair("kfd.queues", list(vec![Some(named)])),
-            pair("kfd.read_only", Value::Bool(false)),
-            pair("kfd.share", Value::Double(0.5)),
-        ];
-        assert_eq!(made, expected);
-    }
-
-    #[test]
-    fn what_has_no_fields_has_no_attributes() {
-        assert_eq!(made(&()), []);
-        assert_eq!(made(&json!({})), []);
-        assert_eq!(made(&"text"), []);
-    }
-}
+mod tests;

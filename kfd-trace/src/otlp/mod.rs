@@ -5,11 +5,11 @@
 //! in their order ([`delivery`]), by a process of its own for each connection ([`sender`]). A batch is done with when the collector has
 //! answered for it: until then it is sent again, so a record may arrive twice. What has no room is dropped and counted.
 
-mod attributes;
 mod batch;
 mod delivery;
 mod feed;
 mod fields;
+mod message;
 pub mod proto;
 mod record;
 mod resource;

@@ -4,11 +4,8 @@
 //! Names are those of OpenTelemetry's semantic conventions where they have one (process, thread, container, k8s, hw), else begin
 //! with `kfd.` or `slurm.`; docs/otlp.md lists them.
 
-use super::attributes::{
-    Place, Scalar, any_text, bytes, fixed64, foreign, int, own as own_name, put, text, truth, unsigned,
-    varint,
-};
 use super::fields::attributes;
+use super::message::{Message, put_message};
 use crate::attribute::{Gpu, Runtime, Topology};
 use crate::model::event::{Body, Event};
 use crate::output::event::context::Context;
@@ -60,7 +57,7 @@ pub struct At {
 }
 
 /// As OTLP numbers them.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Severity {
     Info = 9,
     Warn = 13,
@@ -98,23 +95,62 @@ struct Made<'m> {
     since_ns: Option<u64>,
 }
 
+/// What records of a kind and a severity have in common, made once for each.
+#[derive(Debug, Default)]
+struct Kinds {
+    all: Vec<KindFields>,
+}
+
+#[derive(Debug)]
+struct KindFields {
+    name: &'static str,
+    severity: Severity,
+    /// Its name is its body.
+    has_body: bool,
+    fields: Message,
+}
+
+impl Kinds {
+    fn of(&mut self, name: &'static str, severity: Severity, has_body: bool) -> &[u8] {
+        let same = |kind: &KindFields| {
+            // The same constant is nearly always at the same address; a further copy of it is found by its text.
+            let named = std::ptr::eq(kind.name, name) || kind.name == name;
+            named && kind.severity == severity && kind.has_body == has_body
+        };
+        let place = self.all.iter().position(same).unwrap_or_else(|| {
+            let (full, mut fields) = (format!("kfd.{name}"), Message::default());
+            fields.small_field(SEVERITY_NUMBER, severity as u8);
+            fields.field(SEVERITY_TEXT, severity.text());
+            if has_body {
+                fields.value_field(BODY, name);
+            }
+            fields.field(EVENT_NAME, &full);
+            fields.text("otel.event.name", &full);
+            self.all.push(KindFields { name, severity, has_body, fields });
+            self.all.len() - 1
+        });
+        self.all[place].fields.written()
+    }
+}
+
 /// What a record begins with.
 #[derive(Clone, Copy)]
 struct Head<'h> {
-    name: &'h str,
+    name: &'static str,
     severity: Severity,
     at: At,
-    body: &'h str,
+    /// `None`: its name.
+    body: Option<&'h str>,
 }
 
-impl<'h> Head<'h> {
-    fn new(name: &'h str, at: At) -> Self {
-        Head { name, severity: Severity::Info, at, body: name }
+impl Head<'_> {
+    fn new(name: &'static str, at: At) -> Self {
+        Head { name, severity: Severity::Info, at, body: None }
     }
 }
 
 /// By address, which is no other's as long as the owner is kept beside it.
-type Owners = BTreeMap<usize, (Arc<Owner>, Vec<u8>)>;
+type Owners = BTreeMap<usize, (Arc<Owner>, Message)>;
 
 /// Makes records.
 #[derive(Debug, Default)]
@@ -123,11 +159,12 @@ pub struct Encoder {
     last: u64,
     gpus: Topology,
     /// Attributes of each GPU that an event names, by `gpu_id`.
-    of_gpus: BTreeMap<u32, Vec<u8>>,
+    of_gpus: BTreeMap<u32, Message>,
     /// Attributes of owners.
     owners: Owners,
+    kinds: Kinds,
     /// The record that is being made.
-    record: Vec<u8>,
+    record: Message,
 }
 
 impl Encoder {
@@ -147,7 +184,7 @@ impl Encoder {
                 (None, What::Driver { loads, .. }) => {
                     let at = At { mono_ns: entry.mono_ns, unix_ns: entry.wall_ns };
                     self.begin(Head::new(entry.name(), at), now_ns);
-                    unsigned("kfd.driver_loads", *loads, &mut self.record);
+                    self.record.unsigned("kfd.driver_loads", *loads);
                     self.put(out);
                 }
                 (None, _) => {}
@@ -164,8 +201,8 @@ impl Encoder {
                 let names: Vec<String> =
                     lost.iter().map(|(name, count)| format!("{name}: {count}")).collect();
                 let (severity, body) = (Severity::Warn, names.join("; "));
-                self.begin(Head { severity, body: &body, ..Head::new("lost", *at) }, now_ns);
-                unsigned("kfd.lost", lost.values().sum(), &mut self.record);
+                self.begin(Head { severity, body: Some(&body), ..Head::new("lost", *at) }, now_ns);
+                self.record.unsigned("kfd.lost", lost.values().sum());
                 self.put(out);
             }
             Item::Gpus(at, gpus) => {
@@ -204,12 +241,12 @@ impl Encoder {
         match &event.body {
             // The rest is its owner's.
             Body::ProcessSeen(seen) => {
-                truth("kfd.standing", seen.standing, record);
+                record.truth("kfd.standing", seen.standing);
                 if let Some(ns) = seen.start_boottime_ns {
-                    unsigned("kfd.start_boottime_ns", ns, record);
+                    record.unsigned("kfd.start_boottime_ns", ns);
                 }
                 if let Some(path) = owner.and_then(|owner| owner.details.cgroup.as_deref()) {
-                    foreign("process.linux.cgroup", path, record);
+                    record.foreign("process.linux.cgroup", path);
                 }
             }
             _ => attributes(&own(event, &context), record),
@@ -220,24 +257,24 @@ impl Encoder {
         };
         // For how long it is known: since the time of its `queue_create`, of an existing one when it was found.
         if let Some(since_ns) = since_ns.or(ended.and_then(Queue::known_since_ns)) {
-            unsigned("kfd.known_ns", event.mono_ns.saturating_sub(since_ns), record);
+            record.unsigned("kfd.known_ns", event.mono_ns.saturating_sub(since_ns));
         }
         let gpu_id = event.body.gpu_id().or(ended.and_then(|queue| queue.facts.gpu_id));
         if let Some(of_gpu) = gpu_id.and_then(|id| self.of_gpus.get(&id)) {
-            record.extend_from_slice(of_gpu);
+            record.add(of_gpu.written());
         }
         if event.tid != 0 {
-            int("thread.id", event.tid, record);
-            int("kfd.task_pid", event.task_tgid, record);
+            record.int("thread.id", event.tid);
+            record.int("kfd.task_pid", event.task_tgid);
         }
         if let Some(owner) = owner {
-            record.extend_from_slice(kept(&mut self.owners, owner));
+            record.add(kept(&mut self.owners, owner).written());
         }
         self.put(out);
     }
 
     /// Adds a record that has no attributes of its own.
-    fn add(&mut self, name: &str, at: At, now_ns: i64, out: &mut Vec<u8>) {
+    fn add(&mut self, name: &'static str, at: At, now_ns: i64, out: &mut Vec<u8>) {
         self.begin(Head::new(name, at), now_ns);
         self.put(out);
     }
@@ -246,54 +283,53 @@ impl Encoder {
     fn begin(&mut self, head: Head<'_>, now_ns: i64) {
         let Head { name, severity, at, body } = head;
         self.last += 1;
-        let out = &mut self.record;
-        out.clear();
-        fixed64(TIME_UNIX_NANO, u64::try_from(at.unix_ns).unwrap_or(0), out);
-        fixed64(OBSERVED_TIME_UNIX_NANO, u64::try_from(now_ns).unwrap_or(0), out);
-        varint(SEVERITY_NUMBER, severity as u64, out);
-        bytes(SEVERITY_TEXT, severity.text().as_bytes(), out);
-        any_text(BODY, body, out);
-        own_name(EVENT_NAME, name, out);
-        put(Place::Attribute("otel.event.name"), Scalar::Own(name), out);
-        unsigned("kfd.seq", self.last, out);
-        unsigned("kfd.mono_ns", at.mono_ns, out);
+        let record = &mut self.record;
+        record.clear();
+        record.fixed64_field(TIME_UNIX_NANO, u64::try_from(at.unix_ns).unwrap_or(0));
+        record.fixed64_field(OBSERVED_TIME_UNIX_NANO, u64::try_from(now_ns).unwrap_or(0));
+        record.unsigned("kfd.seq", self.last);
+        record.unsigned("kfd.mono_ns", at.mono_ns);
+        if let Some(body) = body {
+            record.value_field(BODY, body);
+        }
+        record.add(self.kinds.of(name, severity, body.is_none()));
     }
 
     fn put(&self, out: &mut Vec<u8>) {
-        bytes(LOG_RECORDS, &self.record, out);
+        put_message(LOG_RECORDS, &self.record, out);
     }
 }
 
 /// What else is known of the GPU that an event names.
-fn of_gpu(gpu: &Gpu) -> Vec<u8> {
-    let mut out = Vec::new();
-    int("kfd.gpu", gpu.index, &mut out);
+fn of_gpu(gpu: &Gpu) -> Message {
+    let mut out = Message::default();
+    out.int("kfd.gpu", gpu.index);
     if let Some(pci) = &gpu.pci {
         let place = gpu.partition.map_or_else(|| pci.clone(), |partition| format!("{pci}/{partition}"));
-        text("hw.id", &place, &mut out);
+        out.text("hw.id", &place);
     }
     out
 }
 
 /// All of a GPU, so that an unused one is known, too.
-fn describe(gpu: &Gpu, out: &mut Vec<u8>) {
+fn describe(gpu: &Gpu, out: &mut Message) {
     let words = [
         ("hw.model", gpu.gfx_name()),
         ("hw.name", gpu.product_name.clone().or_else(|| gpu.name.clone())),
         ("hw.serial_number", gpu.serial_number.clone()),
     ];
-    int("kfd.gpu_id", gpu.gpu_id, out);
-    text("hw.type", "gpu", out);
+    out.int("kfd.gpu_id", gpu.gpu_id);
+    out.text("hw.type", "gpu");
     for (name, word) in words {
         if let Some(word) = word {
-            foreign(name, &word, out);
+            out.foreign(name, &word);
         }
     }
-    out.extend(of_gpu(gpu));
+    out.add(of_gpu(gpu).written());
 }
 
 /// Attributes of an owner.
-fn kept<'k>(owners: &'k mut Owners, owner: &Arc<Owner>) -> &'k [u8] {
+fn kept<'k>(owners: &'k mut Owners, owner: &Arc<Owner>) -> &'k Message {
     let address = Arc::as_ptr(owner) as usize;
     if owners.len() >= OWNERS && !owners.contains_key(&address) {
         owners.clear();
@@ -302,45 +338,41 @@ fn kept<'k>(owners: &'k mut Owners, owner: &Arc<Owner>) -> &'k [u8] {
 }
 
 /// Whose it is. Its arguments are not among it: they may hold secrets.
-fn of_owner(owner: &Owner) -> Vec<u8> {
+fn of_owner(owner: &Owner) -> Message {
     let details = &owner.details;
     let (belongs, names) = (&details.belongs, details.pod.as_ref());
     let container = belongs.container.as_ref();
     let slurm = belongs.slurm.as_ref();
-    let numbers = [
-        ("process.pid", owner.pid()),
-        ("process.vpid", owner.ns_pid),
-        ("process.user.id", owner.uid),
-        ("kfd.context_id", owner.context_id),
-        ("slurm.job.id", slurm.map(|slurm| slurm.job)),
-        ("slurm.user.id", slurm.and_then(|slurm| slurm.uid)),
-    ];
-    let words = [
-        ("process.executable.name", owner.comm.as_deref()),
-        ("container.id", container.map(|container| container.id.as_str())),
-        ("container.runtime.name", container.and_then(|found| found.runtime).map(Runtime::name)),
-        ("container.name", details.container_name.as_deref()),
-        ("k8s.pod.uid", belongs.pod_uid.as_deref()),
-        ("k8s.namespace.name", names.map(|names| names.namespace.as_str())),
-        ("k8s.pod.name", names.map(|names| names.pod.as_str())),
-        ("k8s.container.name", names.and_then(|names| names.container.as_deref())),
-        ("slurm.step.id", slurm.and_then(|slurm| slurm.step.as_deref())),
-        ("kfd.unit", belongs.unit.as_deref()),
-    ];
-    let mut out = Vec::with_capacity(512);
+    let mut out = Message::default();
+    let mut number = |name: &str, value: Option<u32>| {
+        if let Some(value) = value {
+            out.int(name, value);
+        }
+    };
+    number("process.pid", owner.pid());
+    number("process.vpid", owner.ns_pid);
+    number("process.user.id", owner.uid);
+    number("kfd.context_id", owner.context_id);
+    number("slurm.job.id", slurm.map(|slurm| slurm.job));
+    number("slurm.user.id", slurm.and_then(|slurm| slurm.uid));
     if let Some(id) = owner.id() {
-        unsigned("kfd.process", id.0, &mut out);
+        out.unsigned("kfd.process", id.0);
     }
-    for (name, number) in numbers {
-        if let Some(number) = number {
-            int(name, number, &mut out);
+    let mut word = |name: &str, value: Option<&str>| {
+        if let Some(value) = value {
+            out.foreign(name, value);
         }
-    }
-    for (name, word) in words {
-        if let Some(word) = word {
-            foreign(name, word, &mut out);
-        }
-    }
+    };
+    word("process.executable.name", owner.comm.as_deref());
+    word("container.id", container.map(|container| container.id.as_str()));
+    word("container.runtime.name", container.and_then(|found| found.runtime).map(Runtime::name));
+    word("container.name", details.container_name.as_deref());
+    word("k8s.pod.uid", belongs.pod_uid.as_deref());
+    word("k8s.namespace.name", names.map(|names| names.namespace.as_str()));
+    word("k8s.pod.name", names.map(|names| names.pod.as_str()));
+    word("k8s.container.name", names.and_then(|names| names.container.as_deref()));
+    word("slurm.step.id", slurm.and_then(|slurm| slurm.step.as_deref()));
+    word("kfd.unit", belongs.unit.as_deref());
     out
 }
 

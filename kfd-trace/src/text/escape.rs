@@ -30,15 +30,17 @@ pub fn safe(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Nearly every text is, and a scrape has thousands, most of them short: eight bytes at once.
+/// Nearly every text is, and a scrape has thousands, most of them short: eight bytes at once, some of them twice.
 fn is_plain(text: &str) -> bool {
-    let (eights, rest) = text.as_bytes().as_chunks::<8>();
-    let plain = match text.as_bytes().last_chunk::<8>() {
-        // Some of them for the second time.
-        Some(last) => are_plain(*last),
-        None => rest.iter().all(|byte| (b' '..=b'~').contains(byte)),
-    };
-    plain && eights.iter().all(|eight| are_plain(*eight))
+    let bytes = text.as_bytes();
+    match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (Some(first), Some(last)) if bytes.len() <= 16 => are_plain(*first) && are_plain(*last),
+        (Some(_), Some(last)) => {
+            let (eights, _) = bytes.as_chunks::<8>();
+            eights.iter().fold(are_plain(*last), |plain, eight| plain & are_plain(*eight))
+        }
+        _ => bytes.iter().all(|byte| (b' '..=b'~').contains(byte)),
+    }
 }
 
 /// From b' ' to b'~', each of them.

@@ -14,19 +14,32 @@ use crate::text::errno;
 use crate::text::errno::{failure, result};
 use bytesize::ByteSize;
 use serde::Serialize;
+use serde::ser::{SerializeStruct as _, Serializer};
 use std::fmt::Write as _;
 
-#[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct CreateFields {
     gpu_id: Option<u32>,
-    #[serde(flatten)]
+    #[cfg_attr(test, schemars(flatten))]
     queue: QueueFields,
     active: Option<bool>,
     evicted: Option<bool>,
     suspended: Option<bool>,
     /// `ioctl`, `criu`, `standing` or `other`.
     origin: &'static str,
+}
+
+impl Serialize for CreateFields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("CreateFields", QueueFields::COUNT + 5)?;
+        object.serialize_field("gpu_id", &self.gpu_id)?;
+        self.queue.add_to(&mut object)?;
+        object.serialize_field("active", &self.active)?;
+        object.serialize_field("evicted", &self.evicted)?;
+        object.serialize_field("suspended", &self.suspended)?;
+        object.serialize_field("origin", &self.origin)?;
+        object.end()
+    }
 }
 
 #[derive(Serialize)]
