@@ -151,7 +151,10 @@ fn run(cli: Cli) -> Result<u8> {
             block_on(runlist::run(&options))
         }
         Some(Command::Status(args)) => Ok(status::run(&roots, args.json)?),
-        Some(Command::Doctor(args)) => Ok(doctor::run(&roots, args.pid, args.format.json)?),
+        Some(Command::Doctor(args)) => {
+            let options = doctor::DoctorOptions { pid: args.pid, json: args.format.json };
+            Ok(doctor::run(&roots, &options)?)
+        }
         Some(Command::Hw(HwArgs { mqds, hqds, gfx, pid, format })) => {
             Ok(hw::run(&roots, &hw::HwOptions { mqds, hqds, gfx, pid, json: format.json })?)
         }
