@@ -1,10 +1,11 @@
-//! `kfd-trace doctor`: diagnoses this node.
+//! `kfd-trace doctor`: diagnoses this node, or prints the diagnosis of a daemon's.
 
 use crate::doctor::DoctorOutcome;
 use crate::doctor::reported::Report;
 use crate::doctor::text::{self, MadeBy};
 use crate::kernel::Roots;
 use crate::output::reported::{self, NotRead};
+use crate::remote::{Access, Client};
 use crate::runtime::exit::{self, Stop};
 use crate::runtime::stderr::say;
 use crate::text::escape;
@@ -38,6 +39,18 @@ pub fn run(roots: &Roots, options: &DoctorOptions) -> Result<(), Stop> {
     let report = read(&document)?;
     show(&report, &document, options.json, MadeBy::ThisProcess)?;
     result(report.outcome, "")
+}
+
+/// Prints the diagnosis that a daemon makes of its node; the exit code is the result.
+///
+/// # Errors
+/// If the daemon gives no answer, or as [`run`].
+pub async fn run_remote(access: &Access, options: &DoctorOptions) -> Result<(), Stop> {
+    let mut client = Client::new(access.clone());
+    let (report, document) = client.doctor(options.pid).await.map_err(|failure| failure.stop(access))?;
+    say_whose(options.pid, report.pid);
+    show(&report, &document, options.json, MadeBy::Daemon)?;
+    result(report.outcome, &format!("{}: ", access.target))
 }
 
 /// A thread means its process.
