@@ -1,7 +1,7 @@
 //! Bounds what diagnoses of the node cost, and how long they take, however often they are requested.
 //!
 //! In: what reads a node, and what writes a document of that. Out: the document. One reading is made at a time, on a thread
-//! of its own, since a process or a driver that hangs blocks it; those who ask within a second share it.
+//! of its own, since a process or a driver that hangs blocks it; all clients of the next second share it.
 
 use crate::output::api::Refusal;
 use rustix::time::{ClockId, clock_gettime};
@@ -17,8 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(8);
 /// For so long after its end a reading is shared.
 const SHARED: Duration = Duration::from_secs(1);
 
-/// After a reading comes a pause of so many times its CPU time, so that whoever asks without pause takes a quarter of a
-/// CPU.
+/// After a reading comes a pause of so many times its CPU time, so that a client without pauses takes a quarter of a CPU.
 const PAUSES: u32 = 3;
 
 /// Longer than that no reading waits for another: clients give up.
@@ -56,7 +55,7 @@ impl<T> Default for Diagnoses<T> {
 }
 
 impl<T: Send + Sync + 'static> Diagnoses<T> {
-    /// A document. Both may block; they are told where to leave the process that they read.
+    /// A document. Both may block; they store the tgid of the process that they are reading.
     ///
     /// # Errors
     /// Theirs; if they take too long.
@@ -78,7 +77,9 @@ impl<T: Send + Sync + 'static> Diagnoses<T> {
         if known.is_none() {
             made.last = None;
             let pause = made.next.and_then(|next| next.checked_duration_since(Instant::now()));
-            pause.into_iter().for_each(thread::sleep);
+            if let Some(pause) = pause {
+                thread::sleep(pause);
+            }
         }
         let (began, reads) = (Instant::now(), Arc::new(AtomicU32::new(0)));
         let (sender, answer) = mpsc::channel();
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_within_a_second_shares_a_reading() {
+    fn clients_within_a_second_share_a_reading() {
         let (diagnoses, count) = (Diagnoses::default(), Arc::default());
         let ask = || ask(&diagnoses, &count, Duration::from_millis(100));
         let answers: Vec<_> = thread::scope(|scope| {
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_without_pause_takes_a_quarter_of_a_cpu() {
+    fn a_client_without_pauses_takes_a_quarter_of_a_cpu() {
         let (diagnoses, began) = (Diagnoses::<()>::default(), Arc::new(Mutex::new(Vec::new())));
         let ask = || {
             let began = Arc::clone(&began);

@@ -93,7 +93,7 @@ fn what_may_be_in_progress_is_read_again_and_all_else_is_not() {
 }
 
 #[test]
-fn a_process_without_a_part_in_kfd_is_read_when_it_is_asked_for() {
+fn a_process_without_a_part_in_kfd_is_read_when_requested() {
     let (reads, sysfs) = (AtomicU32::new(0), sysfs(&[]));
     let node = examined(&mut Driver::default(), sysfs.path(), None);
     assert!(node.diagnosis(None, &reads).unwrap().processes.is_empty());
