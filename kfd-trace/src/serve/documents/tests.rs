@@ -53,7 +53,7 @@ async fn diagnoses_are_made_in_turn_and_no_other_document_waits_for_them() {
     let other = documents.other(Encoding::Identity, quick).await.unwrap().unwrap();
     assert_eq!((text(other).await.unwrap().as_str(), made.load(Ordering::Relaxed)), ("quick", 0));
     for diagnosis in diagnoses {
-        diagnosis.await.unwrap().unwrap().unwrap();
+        drop(diagnosis.await.unwrap().unwrap().unwrap());
     }
     assert!(made.load(Ordering::Relaxed) == 2 && begin.elapsed() >= Duration::from_millis(200));
 }
