@@ -81,7 +81,7 @@ impl Cli {
 
 /// An option that is about this machine, beside a URL of another.
 fn of_this_machine(matches: &ArgMatches) -> Option<String> {
-    let (name, matches) = matches.subcommand().filter(|(name, _)| ["ps", "top"].contains(name))?;
+    let (name, matches) = matches.subcommand().filter(|(name, _)| ["ps", "top", "doctor"].contains(name))?;
     let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
     let mut local = Global::augment_args(clap::Command::new(""));
     if name == "top" {
@@ -278,13 +278,15 @@ pub struct FleetPsArgs {
 }
 
 /// Options of `doctor`.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct DoctorArgs {
     /// Only this process (PID on the host; a thread id selects its process).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub pid: Option<u32>,
     #[command(flatten)]
     pub format: JsonArgs,
+    #[command(flatten)]
+    pub daemon: RemoteArgs,
 }
 
 /// Text or JSON.

@@ -2,9 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use kfd_trace::cli::{
-    AmdLogArgs, Cli, Colour, Command, DriverTypesArgs, FleetCommand, FleetPsArgs, Global, HwArgs, LineArgs,
-    PsArgs, RecordArgs, ReplayArgs, RunArgs, RunlistArgs, TimelineArgs, TopArgs, TraceArgs, TracingOptions,
-    WhoseArgs,
+    AmdLogArgs, Cli, Colour, Command, DoctorArgs, DriverTypesArgs, FleetCommand, FleetPsArgs, Global, HwArgs,
+    LineArgs, PsArgs, RecordArgs, ReplayArgs, RunArgs, RunlistArgs, TimelineArgs, TopArgs, TraceArgs,
+    TracingOptions, WhoseArgs,
 };
 use kfd_trace::command::runlist::RunlistOptions;
 use kfd_trace::command::{
@@ -92,6 +92,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Status(_)) => privilege::give_up(&roots, Reads { tracefs: true, ..nothing })?,
         Some(Command::Ps(args)) if args.daemon.access().is_some() => {}
         Some(Command::Ps(_)) => privilege::give_up(&roots, Reads { memory: true, ..nothing })?,
+        Some(Command::Doctor(args)) if args.daemon.access().is_some() => {}
         Some(Command::Doctor(_)) => privilege::give_up(&roots, Reads { descriptors: true, ..nothing })?,
         // The others do not use the kernel.
         Some(_) => {}
@@ -151,7 +152,16 @@ fn run(cli: Cli) -> Result<u8> {
             block_on(runlist::run(&options))
         }
         Some(Command::Status(args)) => Ok(status::run(&roots, args.json)?),
-        Some(Command::Doctor(args)) => Ok(doctor::run(&roots, args.pid, args.format.json)?),
+        Some(Command::Doctor(DoctorArgs { pid, format, daemon })) => {
+            let options = doctor::DoctorOptions { pid, json: format.json };
+            match opened(daemon.access())? {
+                None => Ok(doctor::run(&roots, &options)?),
+                Some(access) => {
+                    privilege::give_up(&roots, Reads::default())?;
+                    block_on(doctor::run_remote(&access, &options))
+                }
+            }
+        }
         Some(Command::Hw(HwArgs { mqds, hqds, gfx, pid, format })) => {
             Ok(hw::run(&roots, &hw::HwOptions { mqds, hqds, gfx, pid, json: format.json })?)
         }

@@ -1,8 +1,8 @@
-//! `ps --url` and `top --url` of a daemon, as separate processes. The daemon waits for a driver that does not exist: it needs
+//! `ps --url`, `top --url` and `doctor --url` of a daemon, as separate processes. The daemon waits for a driver that does not exist: it needs
 //! no privilege.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 
 /// Ended when it is dropped.
@@ -75,22 +75,31 @@ fn top_of_a_daemon_takes_a_terminal() {
     assert!(code == Some(2) && line.contains("`top` needs a terminal"), "{line}");
 }
 
-/// Answers requests of one client with these documents, by the end of their paths. Returns its URL.
+/// Answers requests with these documents, by the end of their paths. Returns its URL.
 fn serving(documents: &'static [(&'static str, &'static str)]) -> String {
+    let body = |rest: &str| format!(r#"{{"schema": 1, "ts": "2026-09-21T14:13:20Z", {rest}}}"#);
+    answering(documents.iter().map(|(end, rest)| (*end, "200 OK", body(rest))).collect())
+}
+
+/// The same with a status and a whole body each.
+fn answering(answers: Vec<(&'static str, &'static str, String)>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("a client");
-        let lines = BufReader::new(stream.try_clone().expect("the same")).lines().map_while(Result::ok);
-        for path in lines.filter_map(|line| Some(line.strip_prefix("GET ")?.split(' ').next()?.to_owned())) {
-            let found = documents.iter().find(|(end, _)| path.ends_with(end));
-            let (_, rest) = found.unwrap_or_else(|| panic!("{path} is not expected"));
-            let body = format!(r#"{{"schema": 1, "ts": "2026-09-21T14:13:20Z", {rest}}}"#);
-            let length = body.len();
-            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}").expect("sent");
-        }
+        // A connection is made again after an error.
+        listener.incoming().map_while(Result::ok).for_each(|stream| answer(stream, &answers));
     });
     url
+}
+
+fn answer(mut stream: TcpStream, answers: &[(&str, &str, String)]) {
+    let lines = BufReader::new(stream.try_clone().expect("the same")).lines().map_while(Result::ok);
+    for path in lines.filter_map(|line| Some(line.strip_prefix("GET ")?.split(' ').next()?.to_owned())) {
+        let found = answers.iter().find(|(end, ..)| path.ends_with(end));
+        let (_, status, body) = found.unwrap_or_else(|| panic!("{path} is not expected"));
+        let length = body.len();
+        write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}").expect("sent");
+    }
 }
 
 #[test]
@@ -118,6 +127,101 @@ fn what_a_daemon_does_not_see_is_said_and_its_slots_are_not_counted() {
     assert!(text.contains(": ? of 24 compute slots (not all queues are known)"), "{text}");
     let json = run(&["--json"]);
     assert!(json.contains(r#""asked":null"#) && json.contains(r#""sources":null"#), "{json}");
+}
+
+/// Of one process, with a field of a later version.
+const DIAGNOSIS: &str = r#"{"schema": 1, "pid": 318, "facts": {"kernel": "6.12.0"}, "limits": [], "outcome": "hidden",
+    "complete": true, "looked_at": 90, "not_permitted": 0, "hidepid": false, "views": [{"view": "lsof", "saw": [], "why": null,
+    "can_miss": "closed descriptors"}], "processes": [{"pid": 318, "comm": "a\u001bb", "owner": null, "standing": "lives",
+    "kfd": true, "queues": 2, "vram_bytes": 0, "activity": null, "rocm_smi": "named", "findings": [{"kind": "closed_descriptor",
+    "weight": "hidden", "text": "Hidden from lsof and fuser."}]}], "chips": [], "later": 18446744073709551615}"#;
+
+#[test]
+fn a_diagnosis_of_a_daemon_is_printed_as_one_of_this_machine() {
+    let run = |args: &[&str]| {
+        let url = answering(vec![("/api/v1/doctor?pid=319", "200 OK", DIAGNOSIS.to_owned() + "\n")]);
+        let output = kfd_trace(&["doctor", "--pid", "319", "--url", &url]).args(args).output().expect("run");
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        let said = String::from_utf8(output.stderr).expect("text");
+        let thread = "kfd-trace: 319 is a thread of process 318: looking at that process\n";
+        assert_eq!(said, format!("{thread}kfd-trace: {url}: something is hidden from the usual checks\n"));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let expected = "\
+VIEW                   SAW     CAN MISS
+lsof, fuser: by inode  not it  closed descriptors
+
+process 318 (a\\u{1b}b), lives, 2 queues, rocm-smi has it
+  Hidden from lsof and fuser.
+
+something is hidden from the usual checks: see above
+";
+    assert_eq!(run(&[]), expected);
+    let json = run(&["--json"]);
+    assert!(json.lines().count() == 1 && json.contains(r#""later": 18446744073709551615"#), "{json}");
+    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+    assert_eq!(value(&json), value(DIAGNOSIS));
+}
+
+#[test]
+fn why_there_is_no_diagnosis_is_one_line() {
+    const STATUS: &str = r#"{"schema": 1, "ts": "2026-09-21T14:13:20Z", "tracing": true, "meaning": [], "unreadable": [],
+        "probes": [], "lost": {}}"#;
+    let error = |line: &str| format!(r#"{{"error": "{line}", "schema": 1}}"#);
+    let none = || ("/status", "404 Not Found", String::new());
+    let old = || ("/status", "200 OK", STATUS.to_owned());
+    for (status, body, other, code, words) in [
+        (
+            "404 Not Found",
+            String::new(),
+            old(),
+            1,
+            "its version of kfd-trace has no /api/v1/doctor; upgrade it, or run this command there",
+        ),
+        (
+            "404 Not Found",
+            String::new(),
+            none(),
+            1,
+            "no kfd-trace daemon is there (404); check port and path",
+        ),
+        (
+            "401 Unauthorized",
+            String::new(),
+            none(),
+            1,
+            "it refuses the login (401); give a user by --user NAME",
+        ),
+        ("503 x", error("no amdgpu driver"), none(), 3, "nothing is traced there: no amdgpu driver; "),
+        (
+            "400 x",
+            error("pid 318: no such process"),
+            none(),
+            2,
+            "it refuses the request: pid 318: no such process; ",
+        ),
+        ("500 x", error("it hangs"), none(), 1, "it answers with status 500: it hangs; the daemon's log may"),
+        (
+            "200 OK",
+            STATUS.to_owned(),
+            none(),
+            1,
+            "its answer is no document of kfd-trace's API: missing field",
+        ),
+    ] {
+        let url = answering(vec![("/doctor", status, body), other]);
+        let (exit, line) = refused(&mut kfd_trace(&["doctor", "--json", "--url", &url]));
+        assert!(exit == Some(code) && line.contains(&format!("{url}: {words}")), "{exit:?} {line}");
+    }
+    let (code, line) = refused(&mut kfd_trace(&["doctor", "--url", "http://127.0.0.1:9"]));
+    assert!(code == Some(1) && line.contains("it refuses the connection; start the daemon there"), "{line}");
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", silent.local_addr().expect("an address"));
+    let (code, line) = refused(&mut kfd_trace(&["doctor", "--max-time", "0.3", "--url", &url]));
+    assert!(code == Some(1) && line.contains("it does not answer within 0.3s; raise --max-time"), "{line}");
+    let daemon = Daemon::waiting_for_a_driver();
+    let (code, line) = refused(&mut kfd_trace(&["doctor", "--url", &daemon.url]));
+    assert!(code == Some(3) && line.contains("nothing is traced there: the amdgpu driver is not"), "{line}");
 }
 
 #[test]

@@ -90,7 +90,8 @@ Examples:
 pub(super) const DOCTOR: &str = "\
 Examples:
   kfd-trace doctor                             the whole node
-  kfd-trace doctor --pid 4242                  one process";
+  kfd-trace doctor --pid 4242                  one process
+  kfd-trace doctor --url http://node7:20200    another node, by its daemon";
 
 pub(super) const AMD_LOG: &str = "\
 Examples:

@@ -224,6 +224,7 @@ fn a_daemon_is_named_as_by_curl() {
         assert_eq!(args.daemon.access().expect("a URL").max_time.as_millis(), ms, "{given}");
     }
     assert!(parse("kfd-trace top --url node7:20200 -k --interval 5s").is_ok());
+    assert!(parse("kfd-trace doctor --url node7:20200 --pid 7 --json -u ann --max-time 20").is_ok());
 }
 
 #[test]
@@ -241,6 +242,8 @@ fn what_a_daemon_cannot_give_is_refused() {
         ("kfd-trace top --url x --without-probe open", "--without-probe is for this machine"),
         ("kfd-trace ps --path.sysfs /host/sys --url x", "--path.sysfs is for this machine"),
         ("kfd-trace top --url x --driver-btf f", "--driver-btf is for this machine"),
+        ("kfd-trace doctor --url x --path.procfs /host/proc", "--path.procfs is for this machine"),
+        ("kfd-trace doctor --cacert ca.pem", "--url <URL>"),
         ("kfd-trace ps --url x --max-time 0", "must be seconds, more than 0; try 10 or 0.5"),
     ] {
         assert!(refused(line).contains(words), "{line}: {}", refused(line));

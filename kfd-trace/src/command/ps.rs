@@ -2,7 +2,6 @@
 
 use crate::attribute::Topology;
 use crate::kernel::{Finding, FindingSeverity, Kernel, Preflight, Roots, findings};
-use crate::model::event::ProcessId;
 use crate::output::ps::{self, Columns, PsRow, PsView};
 use crate::output::reported;
 use crate::probes::facts::Facts;
@@ -10,18 +9,14 @@ use crate::remote::{Access, Client, Failure};
 use crate::runtime::clock;
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
-use crate::state::{Inventory, Source, Sources, State, StateLimits};
+use crate::state::{Inventory, Source, Sources, State};
 use crate::text::clock::Clock;
 use crate::tracer::engine;
 use crate::tracer::inventory;
-use crate::tracer::sample::pass::Sampler;
+use crate::tracer::sample::twice;
 use crate::tracer::types;
 use jiff::tz::TimeZone;
 use std::io::{self, ErrorKind, IsTerminal};
-use std::sync::atomic::Ordering;
-use std::sync::mpsc;
-use std::thread::{sleep, spawn};
-use std::time::Duration;
 
 /// What exists now.
 pub(super) struct Listing {
@@ -49,12 +44,6 @@ pub(super) enum Measure {
     Nothing,
     Activity,
 }
-
-/// Interval between the two readings that make a rate.
-const BETWEEN: Duration = Duration::from_millis(500);
-
-/// Timeout for both readings.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How the list is printed.
 #[derive(Clone, Debug)]
@@ -194,20 +183,22 @@ pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listing, Option<S
     }
     let topology = Topology::read(&roots.sysfs);
     let measured = |mut state: State| {
-        if measure == Measure::Activity {
-            sample(roots, &mut state);
+        if measure == Measure::Activity
+            && let Err(why) = twice::sample(&roots.procfs, &mut state)
+        {
+            say(format_args!("activity is not shown: {why}"));
         }
         rows(&state)
     };
     let (lists, problem) = match walk(roots, kernel.as_ref(), &facts, &found) {
         Ok(existing) => {
             asked = asked.with(Source::Kernel);
-            let of_kernel = measured(state_of(&existing));
-            (vec![of_kernel, rows(&state_of(&inventory::sysfs(roots, &facts.layout).0))], None)
+            let of_kernel = measured(inventory::state_of(&existing));
+            (vec![of_kernel, rows(&inventory::state_of(&inventory::sysfs(roots, &facts.layout).0))], None)
         }
         Err(why) => {
             let (listed, dumped) = inventory::sysfs_and_debugfs(roots, &facts.layout, &topology);
-            let mut state = state_of(&listed);
+            let mut state = inventory::state_of(&listed);
             let of_both = match dumped {
                 Some(dumped) => {
                     asked = asked.with(Source::Debugfs);
@@ -247,52 +238,6 @@ fn walk(
     inventory::walk(roots, kernel, facts)
 }
 
-/// A state of what one source lists. In the kernel's table one PID can have several processes (before and after
-/// an exec, or of a reused PID): numbers of this state alone keep them apart.
-pub(super) fn state_of(inventory: &Inventory) -> State {
-    let mut inventory = inventory.clone();
-    if inventory.source == Source::Kernel {
-        inventory.processes.update(|all| {
-            for (process, number) in all.iter_mut().zip(1..) {
-                process.id = Some(ProcessId(number));
-            }
-        });
-    }
-    let mut state = State::new(StateLimits::default());
-    inventory::adopt(&mut state, &inventory);
-    state
-}
-
-/// Reads the pointers of all queues twice.
-pub(super) fn sample(roots: &Roots, state: &mut State) {
-    let targets = state.sought();
-    let mut sampler = Sampler::new(roots.procfs.clone());
-    let reads = sampler.reads();
-    let (sender, samples) = mpsc::channel();
-    // In a thread of its own: a memory read may block, and the table must be shown all the same.
-    spawn(move || {
-        let first = sampler.pass(&targets).samples;
-        let rest = if first.iter().any(|sample| sample.reading.is_ok()) {
-            sleep(BETWEEN);
-            sampler.pass(&targets).samples
-        } else {
-            // If nothing can be read there is no rate to wait for.
-            Vec::new()
-        };
-        // The receiver may be gone.
-        let _ = sender.send([first, rest].concat());
-    });
-    match samples.recv_timeout(TIMEOUT) {
-        Ok(samples) => samples.iter().for_each(|sample| {
-            state.sampled(sample);
-        }),
-        Err(_) => say(format_args!(
-            "activity is not shown: reading the memory of process {} takes too long",
-            reads.load(Ordering::Relaxed)
-        )),
-    }
-}
-
 fn rows(state: &State) -> Vec<PsRow> {
     let mut rows = PsRow::from_snapshot(&state.snapshot(), clock::mono_ns(), clock::boot_ns());
     // Only a running daemon has numbers that mean something to others.
@@ -320,7 +265,7 @@ mod tests {
             };
             let processes = starts.map(listed).to_vec().into();
             let inventory = Inventory { processes, ..Inventory::empty(Source::Kernel, ReadTimes::from(100)) };
-            let rows = rows(&state_of(&inventory));
+            let rows = rows(&inventory::state_of(&inventory));
             let seen: Vec<_> = rows.iter().map(|row| (row.pid, row.process)).collect();
             assert_eq!(seen, [(Some(7), None); 2], "{starts:?}");
         }

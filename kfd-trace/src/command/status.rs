@@ -33,7 +33,7 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
         Ok(tried) => (tried, None),
         Err(stop) => (Tried::default(), Some(stop)),
     };
-    let mut facts = facts(&preflight);
+    let mut facts = status::facts(&preflight);
     facts.extend(tried.types.iter().map(|types| ("types of the driver", types.to_string())));
     let Tried { probes, missed, losses, lost, .. } = &tried;
     let report = Status { facts: &facts, findings: &found, probes, missed, losses, lost };
@@ -113,18 +113,4 @@ fn counted(session: &mut Session) -> Result<(Tables, Undecoded), LoadError> {
         }
     }
     Ok((session.tables()?, undecoded))
-}
-
-pub(super) fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
-    let reported = |value: Option<String>| value.unwrap_or_else(|| "not reported".to_owned());
-    let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
-    vec![
-        ("kernel", reported(preflight.release.clone())),
-        ("driver", preflight.driver.to_string()),
-        ("BTF of the kernel", yes(preflight.vmlinux_btf)),
-        ("BTF of the driver", yes(preflight.amdgpu_btf)),
-        ("lockdown", reported(preflight.lockdown.map(|lockdown| format!("{lockdown:?}").to_lowercase()))),
-        ("kptr_restrict", reported(preflight.kptr_restrict.map(|value| value.to_string()))),
-        ("possible CPUs", reported(preflight.possible_cpus.map(|value| value.to_string()))),
-    ]
 }

@@ -54,8 +54,9 @@ impl Observed {
         Some(self.kernel.as_ref().ok()?.contains_key(&pid))
     }
 
-    /// Whether KFD has a process of this PID.
-    pub(super) fn is_kfd(&self, pid: u32) -> Option<bool> {
+    /// Whether KFD has a process of this PID; `None`: not known.
+    #[must_use]
+    pub fn is_kfd(&self, pid: u32) -> Option<bool> {
         match (self.in_sysfs(pid), self.in_kernel(pid)) {
             (None, None) => None,
             (sysfs, kernel) => Some(sysfs == Some(true) || kernel == Some(true)),

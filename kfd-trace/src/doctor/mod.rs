@@ -1,8 +1,8 @@
 //! `kfd-trace doctor`: the users of KFD according to each view of a node, and why views differ.
 //!
 //! In: procfs and sysfs by their roots ([`read`], [`devices`]), and what the caller read from the kernel's
-//! own table; all of it is a [`Observed`]. Out: a [`Diagnosis`] ([`diagnose()`], pure), as text ([`text`])
-//! and as JSON ([`json`], docs/doctor.md).
+//! own table; all of it is a [`Observed`]. Out: a [`Diagnosis`] ([`diagnose()`], pure), as JSON ([`json`],
+//! docs/doctor.md). What is printed is read from that ([`reported`], [`text`]): it may be another node's.
 
 mod descriptors;
 pub mod devices;
@@ -13,6 +13,7 @@ pub mod json;
 mod mappings;
 pub mod read;
 pub mod report;
+pub mod reported;
 pub mod sampled;
 pub mod seen;
 pub mod text;

@@ -11,6 +11,7 @@ use crate::state::ProcessDetails;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use super::files::{Files, Real, Stat};
 
@@ -22,63 +23,82 @@ pub struct ScannedProcfs {
     pub closed: BTreeSet<u32>,
 }
 
-/// Scans all processes. Keeps those that have KFD or amdgpu open or mapped, and the `wanted` ones.
-/// `host_node`: the host's /dev/kfd; `details`: supplies further details of a process.
-pub fn processes(
-    files: &impl Files,
-    procfs: &Path,
-    devices: &Devices,
-    host_node: Option<Node>,
-    wanted: &BTreeSet<u32>,
-    details: impl Fn(&ProcessInfo) -> ProcessDetails,
-) -> ScannedProcfs {
-    let mut read = ScannedProcfs::default();
-    let first_mounts = mounts(&procfs.join("1"));
-    for tgid in numbers(procfs) {
-        // Ended meanwhile, or hidden: then the caller has it from another source.
-        let Ok(life) = process::life(procfs, tgid) else { continue };
-        if life.of_kernel {
-            continue;
-        }
-        read.looked_at += 1;
-        let task = task::living(procfs, tgid, &life);
-        // A dead process has no descriptors, and procfs shows root as its owner.
-        let OpenDescriptor { kfd, drm, closed } = match &task {
-            Some(task) => descriptors::read(files, devices, task),
-            None => OpenDescriptor::default(),
-        };
-        if closed {
-            read.closed.insert(tgid);
-        }
-        let nodes: BTreeSet<Node> = kfd.iter().map(|open| open.node).chain(host_node).collect();
-        let mappings = match &task {
-            Some(task) => mappings::read(task, &nodes),
-            None => Some(Mappings::default()),
-        };
-        let empty = mappings.as_ref().is_none_or(|mappings| *mappings == Mappings::default());
-        if kfd.is_empty() && drm.is_empty() && empty && !wanted.contains(&tgid) {
-            continue;
-        }
-        let Ok(info) = process::read(procfs, tgid, None) else { continue };
-        let own_mounts = first_mounts
-            .as_ref()
-            .zip(mounts(&procfs.join(tgid.to_string())))
-            .map(|(first, own)| *first != own);
-        let seen = SeenProcess {
-            comm: info.who.comm.clone(),
-            uid: info.who.uid,
-            inner_pid: info.who.inner_pid(),
-            life,
-            details: details(&info),
-            own_mounts,
-            closed,
-            kfd,
-            drm,
-            mappings,
-        };
-        read.processes.insert(tgid, seen);
+/// Reads processes of procfs.
+pub struct ProcfsReader<'a, F> {
+    pub files: &'a F,
+    pub procfs: &'a Path,
+    pub devices: &'a Devices,
+    /// The host's /dev/kfd.
+    pub host_node: Option<Node>,
+    /// Supplies further details of a process.
+    pub details: &'a dyn Fn(&ProcessInfo) -> ProcessDetails,
+    /// tgid of the process that is being read: its memory lock may be held for long.
+    pub reads: &'a AtomicU32,
+}
+
+impl<F: Files> ProcfsReader<'_, F> {
+    /// Scans all processes. Keeps those that have KFD or amdgpu open or mapped, and the `wanted` ones.
+    pub fn all(&self, wanted: &BTreeSet<u32>) -> ScannedProcfs {
+        self.scan(numbers(self.procfs), wanted)
     }
-    read
+
+    /// Reads this process alone, and keeps it.
+    pub fn one(&self, tgid: u32) -> ScannedProcfs {
+        let alone = BTreeSet::from([tgid]);
+        self.scan(alone.clone(), &alone)
+    }
+
+    fn scan(&self, tgids: BTreeSet<u32>, wanted: &BTreeSet<u32>) -> ScannedProcfs {
+        let mut read = ScannedProcfs::default();
+        let first_mounts = mounts(&self.procfs.join("1"));
+        for tgid in tgids {
+            self.reads.store(tgid, Ordering::Relaxed);
+            // Ended meanwhile, or hidden: then the caller has it from another source.
+            let Ok(life) = process::life(self.procfs, tgid) else { continue };
+            if life.of_kernel {
+                continue;
+            }
+            read.looked_at += 1;
+            let task = task::living(self.procfs, tgid, &life);
+            // A dead process has no descriptors, and procfs shows root as its owner.
+            let OpenDescriptor { kfd, drm, closed } = match &task {
+                Some(task) => descriptors::read(self.files, self.devices, task),
+                None => OpenDescriptor::default(),
+            };
+            if closed {
+                read.closed.insert(tgid);
+            }
+            let nodes: BTreeSet<Node> = kfd.iter().map(|open| open.node).chain(self.host_node).collect();
+            let mappings = match &task {
+                Some(task) => mappings::read(task, &nodes),
+                None => Some(Mappings::default()),
+            };
+            let empty = mappings.as_ref().is_none_or(|mappings| *mappings == Mappings::default());
+            if kfd.is_empty() && drm.is_empty() && empty && !wanted.contains(&tgid) {
+                continue;
+            }
+            let Ok(info) = process::read(self.procfs, tgid, None) else { continue };
+            let own_mounts = first_mounts
+                .as_ref()
+                .zip(mounts(&self.procfs.join(tgid.to_string())))
+                .map(|(first, own)| *first != own);
+            let seen = SeenProcess {
+                comm: info.who.comm.clone(),
+                uid: info.who.uid,
+                inner_pid: info.who.inner_pid(),
+                life,
+                details: (self.details)(&info),
+                own_mounts,
+                closed,
+                kfd,
+                drm,
+                mappings,
+            };
+            read.processes.insert(tgid, seen);
+        }
+        self.reads.store(0, Ordering::Relaxed);
+        read
+    }
 }
 
 fn numbers(folder: &Path) -> BTreeSet<u32> {

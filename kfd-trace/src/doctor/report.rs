@@ -3,11 +3,11 @@
 use super::finding::{FindingKind, Weight};
 use super::sampled::Sampled;
 use super::seen::DrmDescriptor;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// Overall result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DoctorOutcome {
     Well,
@@ -18,7 +18,7 @@ pub enum DoctorOutcome {
 }
 
 /// A method of finding the users of KFD.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ViewName {
     /// Descriptors by st_rdev.
@@ -47,7 +47,7 @@ pub struct View {
 }
 
 /// Liveness of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     Lives,
@@ -63,7 +63,7 @@ pub enum Standing {
 
 /// What `rocm-smi --showpids` shows of the process: names from class/kfd/kfd/proc, and what procfs reports
 /// for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RocmSmi {
     Named,
@@ -116,7 +116,7 @@ pub struct ProcessRow {
 }
 
 /// Memory of a chip.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChipRow {
     pub pci: String,
     pub vram_used_bytes: Option<u64>,

@@ -45,20 +45,21 @@ impl Sampled {
         let moves = measured.rate.is_some_and(|rate| rate.submitted > 0.0 || rate.retired > 0.0);
         self.busy |= moves || measured.counts.backlog() > 0;
     }
+}
 
-    /// For example `127644 packets retired, busy`; `idle` if nothing moves and everything could be read.
-    #[must_use]
-    pub fn words(&self) -> String {
-        let state = match (self.busy, self.not_measured.is_empty()) {
-            (true, _) => "busy",
-            (false, true) => "idle",
-            (false, false) => "not all measured",
-        };
-        if self.queues_measured == 0 {
-            return state.to_owned();
-        }
-        format!("{} packets retired, {state}", self.packets_retired)
+/// For example `127644 packets retired, busy`; `idle` if nothing moves and everything could be read. `all`: each queue was
+/// measured.
+#[must_use]
+pub fn words(queues_measured: usize, all: bool, packets_retired: u64, busy: bool) -> String {
+    let state = match (busy, all) {
+        (true, _) => "busy",
+        (false, true) => "idle",
+        (false, false) => "not all measured",
+    };
+    if queues_measured == 0 {
+        return state.to_owned();
     }
+    format!("{packets_retired} packets retired, {state}")
 }
 
 #[cfg(test)]
@@ -95,6 +96,11 @@ mod tests {
         sampled
     }
 
+    fn said(sampled: &Sampled) -> String {
+        let Sampled { queues_measured, not_measured, packets_retired, busy, .. } = sampled;
+        words(*queues_measured, not_measured.is_empty(), *packets_retired, *busy)
+    }
+
     fn counts(submitted: u64, retired: u64) -> Reading {
         Ok(Counts { submitted, retired })
     }
@@ -110,7 +116,7 @@ mod tests {
             sdma_ring_bytes_retired: 640,
             ..Sampled::default()
         };
-        assert_eq!((&sampled, sampled.words().as_str()), (&expected, "9 packets retired, idle"));
+        assert_eq!((&sampled, said(&sampled).as_str()), (&expected, "9 packets retired, idle"));
     }
 
     #[test]
@@ -119,16 +125,16 @@ mod tests {
         assert!(!after(&[idle, idle]).busy);
         assert!(after(&[idle, [counts(9, 9), counts(64, 0)]]).busy);
         assert!(after(&[idle, [counts(10, 10), counts(0, 0)]]).busy);
-        assert_eq!(after(&[idle, [counts(10, 10), counts(0, 0)]]).words(), "10 packets retired, busy");
+        assert_eq!(said(&after(&[idle, [counts(10, 10), counts(0, 0)]])), "10 packets retired, busy");
     }
 
     #[test]
     fn what_cannot_be_measured_is_named() {
         let sampled = after(&[[Err(Unmeasured::Denied), counts(0, 0)]]);
         assert_eq!((sampled.queues_measured, &sampled.not_measured), (1, &[("denied", 1)].into()));
-        assert_eq!(sampled.words(), "0 packets retired, not all measured");
+        assert_eq!(said(&sampled), "0 packets retired, not all measured");
         let mut none = Sampled::default();
         none.add(&facts(3), None);
-        assert_eq!((none.words().as_str(), none.not_measured), ("not all measured", [("failed", 1)].into()));
+        assert_eq!((said(&none).as_str(), none.not_measured), ("not all measured", [("failed", 1)].into()));
     }
 }

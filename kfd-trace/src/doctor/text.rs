@@ -1,33 +1,30 @@
-//! The report as text. Names from outside the tracer are escaped.
+//! The report as text. All of it may come from another node: it is escaped.
 
-use super::finding::Weight;
-use super::report::{ChipRow, Diagnosis, DoctorOutcome, ProcessRow, RocmSmi, Standing, View};
-use super::sampled::Sampled;
-use crate::kernel::Finding;
+use super::report::{ChipRow, DoctorOutcome, RocmSmi, Standing};
+use super::reported::{Finding, Known, Limit, ProcessRow, Report, Sampled, View};
 use crate::output::status;
 use crate::text::{escape, table};
 use std::io::{self, Write};
 
-/// Facts and findings about this kernel, as `kfd-trace status` shows them.
-#[derive(Clone, Copy, Debug)]
-pub struct KernelSummary<'a> {
-    pub facts: &'a [(&'static str, String)],
-    pub findings: &'a [Finding],
+/// Whose report it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeBy {
+    ThisProcess,
+    /// What it may not see, the daemon may not.
+    Daemon,
 }
 
-/// Writes the report. `only`: it is for one process; node-wide parts are omitted.
+/// Writes the report. For one process, node-wide parts are omitted.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn text(
-    out: &mut impl Write,
-    report: &Diagnosis,
-    kernel: KernelSummary<'_>,
-    only: bool,
-) -> io::Result<()> {
+pub fn text(out: &mut impl Write, report: &Report, by: MadeBy) -> io::Result<()> {
+    let only = report.pid.is_some();
     if !only {
-        status::kernel_summary(out, kernel.facts, kernel.findings)?;
-        writeln!(out, "\nprobes are not tried here: see `kfd-trace status`\n")?;
+        let limits = report.limits.iter().map(|limit: &Limit| (limit.severity(), limit.line()));
+        status::kernel_summary(out, &report.facts, limits)?;
+        let place = if by == MadeBy::Daemon { " there" } else { "" };
+        writeln!(out, "\nprobes are not tried here: see `kfd-trace status`{place}\n")?;
     }
     writeln!(out, "{}\n", views(&report.views, only))?;
     for row in &report.processes {
@@ -39,7 +36,7 @@ pub fn text(
     if !report.chips.is_empty() {
         writeln!(out)?;
     }
-    for line in limits(report) {
+    for line in limits(report, by) {
         writeln!(out, "{line}")?;
     }
     writeln!(out, "{}", verdict(report, only))
@@ -52,7 +49,7 @@ fn views(views: &[View], only: bool) -> String {
             (Some(pids), _) => listed(pids),
             (None, why) => escape::terminal(why.as_deref().unwrap_or("not requested")),
         };
-        vec![view.view.words().to_owned(), saw, view.can_miss.to_owned()]
+        vec![escape::terminal(view.words()), saw, escape::terminal(&view.can_miss)]
     });
     table::plain(&["VIEW", "SAW", "CAN MISS"], rows.collect(), &[])
 }
@@ -71,22 +68,30 @@ fn listed(pids: &[u32]) -> String {
 fn process(out: &mut impl Write, row: &ProcessRow) -> io::Result<()> {
     let name = row.comm.as_deref().map_or_else(|| "?".to_owned(), escape::terminal);
     let mut parts = vec![format!("process {} ({name})", row.pid)];
-    parts.extend(row.owner.clone());
-    parts.push(standing(row.standing).to_owned());
+    parts.extend(row.owner.as_deref().map(escape::terminal));
+    parts.push(known(&row.standing, standing));
     if row.kfd == Some(true) {
         parts.push(format!("{} {}", row.queues, if row.queues == 1 { "queue" } else { "queues" }));
         parts.extend(
             row.vram_bytes.filter(|bytes| *bytes > 0).map(|bytes| format!("{} of VRAM", size(bytes))),
         );
         parts.extend(row.activity.as_ref().map(Sampled::words));
-        parts.extend(row.rocm_smi.map(|seen| rocm_smi(seen).to_owned()));
+        parts.extend(row.rocm_smi.as_ref().map(|seen| known(seen, rocm_smi)));
     }
     writeln!(out, "{}", parts.join(", "))?;
-    row.findings.iter().try_for_each(|kind| {
-        let mark = if kind.weight() == Weight::Wrong { "wrong: " } else { "" };
-        writeln!(out, "  {mark}{}", kind.sentence())
+    row.findings.iter().try_for_each(|finding: &Finding| {
+        let mark = if finding.is_wrong() { "wrong: " } else { "" };
+        writeln!(out, "  {mark}{}", escape::terminal(&finding.text))
     })?;
     writeln!(out)
+}
+
+/// A name of a later version stands for itself.
+fn known<T: Copy>(value: &Known<T>, words: fn(T) -> &'static str) -> String {
+    match value {
+        Known::Known(value) => words(*value).to_owned(),
+        Known::Later(name) => escape::terminal(name),
+    }
 }
 
 fn standing(standing: Standing) -> &'static str {
@@ -120,23 +125,33 @@ fn size(bytes: u64) -> String {
 }
 
 /// What could not be inspected.
-fn limits(report: &Diagnosis) -> Vec<String> {
+fn limits(report: &Report, by: MadeBy) -> Vec<String> {
+    let (who, both, one) = match by {
+        MadeBy::ThisProcess => (
+            "",
+            "run as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+            "run as root, or with CAP_SYS_PTRACE",
+        ),
+        MadeBy::Daemon => {
+            let there = "start it without --sample.interval=0, or run `kfd-trace doctor` there as root";
+            ("the daemon ", there, there)
+        }
+    };
     let mut lines = Vec::new();
     if report.not_permitted > 0 {
         lines.push(format!(
-            "cannot look into {} of {} processes, of other users or guarded by a security module: run as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+            "{who}cannot look into {} of {} processes, of other users or guarded by a security module: {both}",
             report.not_permitted, report.looked_at
         ));
     }
     if report.hidepid {
-        lines.push(
-            "/proc hides other users' processes (hidepid): run as root, or with CAP_SYS_PTRACE".to_owned(),
-        );
+        let from = if by == MadeBy::Daemon { " from the daemon" } else { "" };
+        lines.push(format!("/proc hides other users' processes{from} (hidepid): {one}"));
     }
     lines
 }
 
-fn verdict(report: &Diagnosis, only: bool) -> &'static str {
+fn verdict(report: &Report, only: bool) -> &'static str {
     match (report.outcome, report.complete, only) {
         (DoctorOutcome::Wrong, _, true) => "something is wrong: KFD keeps resources without an owner",
         (DoctorOutcome::Wrong, _, false) => {

@@ -7,7 +7,7 @@
 
 mod event;
 mod gpu;
-mod list;
+pub(crate) mod list;
 mod process;
 mod queue;
 mod rows;

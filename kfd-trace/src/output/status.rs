@@ -1,5 +1,6 @@
 //! What this kernel lets the tracer see: findings, one verdict per probe, and the consequences.
 
+use crate::kernel::Preflight;
 use crate::kernel::findings::{Finding, FindingSeverity};
 use crate::model::missed::Missed;
 use crate::model::verdict::{EVICTIONS, ProbeStatus, QUEUES, Sight, Verdict, all_see};
@@ -30,6 +31,22 @@ pub struct Status<'a> {
     pub losses: &'a BTreeMap<ProbeId, Losses>,
     /// The same for all probes, by name, none of them 0 ([`crate::events::tables::Tables::missing`]).
     pub lost: &'a BTreeMap<String, u64>,
+}
+
+/// What this kernel and its driver are, in order.
+#[must_use]
+pub fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
+    let reported = |value: Option<String>| value.unwrap_or_else(|| "not reported".to_owned());
+    let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
+    vec![
+        ("kernel", reported(preflight.release.clone())),
+        ("driver", preflight.driver.to_string()),
+        ("BTF of the kernel", yes(preflight.vmlinux_btf)),
+        ("BTF of the driver", yes(preflight.amdgpu_btf)),
+        ("lockdown", reported(preflight.lockdown.map(|lockdown| format!("{lockdown:?}").to_lowercase()))),
+        ("kptr_restrict", reported(preflight.kptr_restrict.map(|value| value.to_string()))),
+        ("possible CPUs", reported(preflight.possible_cpus.map(|value| value.to_string()))),
+    ]
 }
 
 /// What cannot be seen: one line per topic whose probes were requested but are not attached to all of their
@@ -66,23 +83,23 @@ pub fn sight(probes: &[ProbeStatus], by_ioctl: bool) -> Sight {
     }
 }
 
-/// Writes the facts about this kernel, and what limits tracing here.
+/// Writes the facts about a kernel, and what limits tracing there: a severity and a line each.
 ///
 /// # Errors
 /// Those of `out`.
-pub(crate) fn kernel_summary(
+pub(crate) fn kernel_summary<N: AsRef<str>, S: AsRef<str>>(
     out: &mut impl Write,
-    facts: &[(&'static str, String)],
-    findings: &[Finding],
+    facts: &[(N, String)],
+    findings: impl ExactSizeIterator<Item = (S, String)>,
 ) -> io::Result<()> {
-    let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let width = facts.iter().map(|(name, _)| name.as_ref().chars().count()).max().unwrap_or(0);
     for (name, value) in facts {
-        writeln!(out, "{name:width$}  {}", escape::terminal(value))?;
+        writeln!(out, "{:width$}  {}", escape::terminal(name.as_ref()), escape::terminal(value))?;
     }
-    if !findings.is_empty() {
+    if findings.len() > 0 {
         writeln!(out, "\nfindings:")?;
-        for finding in findings {
-            writeln!(out, "  {}: {}", severity(finding.severity), escape::terminal(&finding.to_string()))?;
+        for (severity, line) in findings {
+            writeln!(out, "  {}: {}", escape::terminal(severity.as_ref()), escape::terminal(&line))?;
         }
     }
     Ok(())
@@ -93,7 +110,8 @@ pub(crate) fn kernel_summary(
 /// # Errors
 /// Those of `out`.
 pub fn text(out: &mut impl Write, status: &Status<'_>) -> io::Result<()> {
-    kernel_summary(out, status.facts, status.findings)?;
+    let findings = status.findings.iter().map(|finding| (severity(finding.severity), finding.to_string()));
+    kernel_summary(out, status.facts, findings)?;
     if status.probes.is_empty() {
         return writeln!(out, "\nno probe was tried");
     }

@@ -187,6 +187,7 @@ impl Reason {
     fn failure(self, status: StatusCode) -> Failure {
         match self.schema {
             Some(_) if status == StatusCode::SERVICE_UNAVAILABLE => Failure::NotTraced(self.error),
+            Some(_) if status == StatusCode::BAD_REQUEST => Failure::BadRequest(self.error),
             _ => Failure::Status(status.as_u16(), Some(self.error)),
         }
     }

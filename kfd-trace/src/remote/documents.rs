@@ -2,6 +2,7 @@
 
 use super::client::Client;
 use super::failure::Failure;
+use crate::doctor::reported::Report;
 use crate::output::reported::{self, Document, Events, Gpus, NotRead, Processes, Queues, Status};
 use tokio::task::spawn_blocking;
 
@@ -10,6 +11,8 @@ const QUEUES: usize = 64 << 20;
 /// 2 KiB for each of the 16,384 processes that a daemon keeps at most: usual ones take less, those with long cgroups or
 /// activity on many GPUs more.
 const PROCESSES: usize = 32 << 20;
+/// 1 KiB or two for each process that has KFD open.
+const DIAGNOSIS: usize = 16 << 20;
 /// Each of the others.
 const OTHERS: usize = 4 << 20;
 
@@ -32,9 +35,22 @@ pub struct Documents {
 
 impl Client {
     async fn read<D: Document + Send + 'static>(&mut self, path: &str, limit: usize) -> Result<D, Failure> {
+        self.read_with_text(path, limit).await.map(|(document, _)| document)
+    }
+
+    async fn read_with_text<D: Document + Send + 'static>(
+        &mut self,
+        path: &str,
+        limit: usize,
+    ) -> Result<(D, String), Failure> {
         let bytes = self.get(path, limit).await?;
+        let read = move || {
+            let document = reported::read(&bytes)?;
+            let text = String::from_utf8(bytes).map_err(|error| NotRead::Foreign(error.to_string()))?;
+            Ok((document, text))
+        };
         // A long one takes a while, in which keys and signals are answered.
-        let read = spawn_blocking(move || reported::read(&bytes)).await;
+        let read = spawn_blocking(read).await;
         read.map_err(|error| Failure::NotTheApi(error.to_string()))?.map_err(|why| match why {
             NotRead::Foreign(why) => Failure::NotTheApi(why),
             NotRead::Version(version) => Failure::OtherVersion(version),
@@ -70,6 +86,23 @@ impl Client {
         match status.why_not() {
             Some(why) => Err(Failure::NotTraced(why)),
             None => Ok((status, self.lists().await?)),
+        }
+    }
+
+    /// The diagnosis of the node, or of one of its processes; also as the daemon wrote it.
+    ///
+    /// # Errors
+    /// As [`Client::queues`].
+    pub async fn doctor(&mut self, pid: Option<u32>) -> Result<(Report, String), Failure> {
+        const PATH: &str = "/api/v1/doctor";
+        let path = pid.map_or_else(|| PATH.to_owned(), |pid| format!("{PATH}?pid={pid}"));
+        match self.read_with_text(&path, DIAGNOSIS).await {
+            // A daemon without it, or none at all.
+            Err(missing @ Failure::Status(404, _)) => {
+                let is_one = self.status().await.is_ok();
+                Err(if is_one { Failure::NoSuchDocument(PATH) } else { missing })
+            }
+            read => read,
         }
     }
 

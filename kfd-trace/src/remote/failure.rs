@@ -1,7 +1,7 @@
 //! Why a daemon could not be read: what, where, and what to do.
 
 use super::access::Access;
-use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
+use crate::runtime::exit::{NOTHING_TO_TRACE, Stop, USAGE};
 use crate::text::escape;
 use std::error::Error as StdError;
 use std::io;
@@ -31,6 +31,10 @@ pub enum Failure {
     Status(u16, Option<String>),
     /// The API's own answer that there is nothing to trace, and why.
     NotTraced(String),
+    /// The API's own answer that a parameter is wrong, and why.
+    BadRequest(String),
+    /// A daemon of a version that does not have it.
+    NoSuchDocument(&'static str),
     /// To this place, which is not asked.
     Redirect(String),
     /// More bytes than this.
@@ -88,6 +92,8 @@ impl Failure {
             Failure::Status(421, _) => "it does not answer for this host name (421)".to_owned(),
             Failure::Status(429, _) => "it has too many requests (429)".to_owned(),
             Failure::NotTraced(why) => format!("nothing is traced there: {}", short(why)),
+            Failure::BadRequest(why) => format!("it refuses the request: {}", short(why)),
+            Failure::NoSuchDocument(path) => format!("its version of kfd-trace has no {path}"),
             Failure::Status(503, None) => "it is not ready (503)".to_owned(),
             Failure::Status(status, Some(why)) => format!("it answers with status {status}: {}", short(why)),
             Failure::Status(status, None) => format!("it answers with status {status}"),
@@ -130,6 +136,8 @@ impl Failure {
             Failure::Status(404, _) | Failure::NotTheApi(_) => {
                 "check port and path: the URL is that of the daemon's page".to_owned()
             }
+            Failure::BadRequest(_) => "check the options".to_owned(),
+            Failure::NoSuchDocument(_) => "upgrade it, or run this command there".to_owned(),
             Failure::Status(421, _) => {
                 format!("start the daemon with --web.allowed-host {}, or give its address", target.host)
             }
@@ -157,9 +165,10 @@ impl Failure {
     #[must_use]
     pub fn stop(&self, access: &Access) -> Stop {
         let line = format!("{}: {}", access.target, self.advised(access));
-        match self.not_traced() {
-            Some(_) => Stop { code: NOTHING_TO_TRACE, line },
-            None => Stop::failed(line),
+        match self {
+            Failure::NotTraced(_) => Stop { code: NOTHING_TO_TRACE, line },
+            Failure::BadRequest(_) => Stop { code: USAGE, line },
+            _ => Stop::failed(line),
         }
     }
 }

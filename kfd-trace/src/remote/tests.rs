@@ -42,7 +42,7 @@ impl PageSource for Site {
             Resource::Gpus => live(&self.served.gpus),
             Resource::Status => Ok(self.served.status.clone()),
             Resource::Events => Ok(self.served.events.clone()),
-            Resource::Memory => Err(Refusal::Failed("none".to_owned())),
+            Resource::Memory | Resource::Doctor => Err(Refusal::Failed("none".to_owned())),
         }
     }
 

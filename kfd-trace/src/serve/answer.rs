@@ -125,6 +125,7 @@ impl SharedPage {
             ApiQuery::Status => self.status(self.take()),
             ApiQuery::Events(filter) => self.events(filter),
             ApiQuery::Memory(filter) => self.live(|view| api::memory(view, *filter)),
+            ApiQuery::Doctor(pid) => self.diagnosis(*pid),
         }
     }
 

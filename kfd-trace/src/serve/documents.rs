@@ -1,5 +1,5 @@
-//! Bounds what the pages cost: one exposition and one other document are made at a time, those who wait for the
-//! exposition share it, and what is made but not yet sent has a limit.
+//! Bounds what the pages cost: one exposition, one diagnosis and one other document are made at a time, those who wait for
+//! the exposition share it, and what is made but not yet sent has a limit.
 //!
 //! In: what makes a document. Out: the body of a response. No response is older than its request.
 
@@ -37,6 +37,8 @@ pub(super) struct Documents {
     exposition: Arc<tokio::sync::Mutex<Option<Instant>>>,
     /// Requests that wait for the exposition, or are about to: the last one leaves none in memory.
     waiting: Mutex<Waiting>,
+    /// A diagnosis takes seconds, for which no other document waits.
+    doctor: Arc<tokio::sync::Mutex<()>>,
     other: Arc<tokio::sync::Mutex<()>>,
     unsent: Unsent,
 }
@@ -132,7 +134,28 @@ impl Documents {
         encoding: Encoding,
         make: impl FnOnce() -> Result<String, E> + Send + 'static,
     ) -> Result<Result<Body, E>, String> {
-        let one = Arc::clone(&self.other).lock_owned().await;
+        self.one_of(&self.other, encoding, make).await
+    }
+
+    /// A diagnosis. `make` may block.
+    ///
+    /// # Errors
+    /// As [`Documents::other`].
+    pub(super) async fn doctor<E: Send + 'static>(
+        &self,
+        encoding: Encoding,
+        make: impl FnOnce() -> Result<String, E> + Send + 'static,
+    ) -> Result<Result<Body, E>, String> {
+        self.one_of(&self.doctor, encoding, make).await
+    }
+
+    async fn one_of<E: Send + 'static>(
+        &self,
+        turn: &Arc<tokio::sync::Mutex<()>>,
+        encoding: Encoding,
+        make: impl FnOnce() -> Result<String, E> + Send + 'static,
+    ) -> Result<Result<Body, E>, String> {
+        let one = Arc::clone(turn).lock_owned().await;
         let make = move || {
             let made = make().map(|text| encoding.encode(text));
             drop(one);

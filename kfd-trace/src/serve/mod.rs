@@ -3,6 +3,8 @@
 
 mod answer;
 pub(crate) mod certificate;
+mod diagnoses;
+mod doctor;
 mod documents;
 mod negotiate;
 pub mod router;

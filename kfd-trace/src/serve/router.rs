@@ -83,6 +83,7 @@ fn resources() -> Router<Pages> {
         ("/api/v1/status", Resource::Status),
         ("/api/v1/events", Resource::Events),
         ("/api/v1/memory", Resource::Memory),
+        ("/api/v1/doctor", Resource::Doctor),
     ];
     all.into_iter().fold(Router::new(), document)
 }
@@ -130,9 +131,12 @@ async fn api(
     let encoding = Encoding::accepted(&accept);
     let answer = match pairs(&uri) {
         Ok(pairs) => {
-            let document =
-                documents.other(encoding, move || site.api(resource, &pairs).map(|document| document + "\n"));
-            document.await.map_err(|line| failed(&line))?
+            let make = move || site.api(resource, &pairs).map(|document| document + "\n");
+            let document = match resource {
+                Resource::Doctor => documents.doctor(encoding, make).await,
+                _ => documents.other(encoding, make).await,
+            };
+            document.map_err(|line| failed(&line))?
         }
         Err(line) => Err(Refusal::Bad(line)),
     };

@@ -1,5 +1,6 @@
 //! The contents of the daemon's pages: shared between the task that follows the ring buffer and the scrapes.
 
+use super::diagnoses::Diagnoses;
 use crate::attribute::Topology;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
@@ -14,6 +15,7 @@ use crate::output::page::Rates;
 use crate::recording::Watch;
 use crate::runtime::clock;
 use crate::state::{History, Inventory, IoctlTotals, SampleTotals, Snapshot, State, StateLimits};
+use crate::tracer::doctor::Examination;
 use crate::tracer::engine::Tracer;
 use crate::tracer::follow::Access;
 use crate::tracer::inventory;
@@ -42,7 +44,7 @@ pub(super) enum Phase {
 /// The daemon's pages.
 pub struct SharedPage {
     /// Locked before `history`, if both are.
-    pub(super) phase: Mutex<Phase>,
+    pub(super) phase: Arc<Mutex<Phase>>,
     /// It outlives the driver.
     pub(super) history: Mutex<History>,
     pub(super) roots: Roots,
@@ -57,6 +59,12 @@ pub struct SharedPage {
     pub(super) exported: OnceLock<Exported>,
     /// Which processes have series. Locked alone.
     pub(super) newcomers: Mutex<Newcomers>,
+    pub(super) diagnoses: Diagnoses<Examination>,
+}
+
+/// A scrape that panicked must not end the tracing: the state is consistent between any two statements.
+pub(super) fn locked(phase: &Mutex<Phase>) -> MutexGuard<'_, Phase> {
+    phase.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Access for &SharedPage {
@@ -68,12 +76,24 @@ impl Access for &SharedPage {
 impl SharedPage {
     #[must_use]
     pub fn new(roots: Roots, detail: Detail) -> Self {
-        let phase = Mutex::new(Phase::Waiting { why: "starting".to_owned(), left: Box::default() });
+        let phase = Phase::Waiting { why: "starting".to_owned(), left: Box::default() };
+        let (phase, diagnoses) = (Arc::new(Mutex::new(phase)), Diagnoses::default());
         let started_unix_ns = clock::unix_ns();
         let (history, rates) = (Mutex::default(), Mutex::default());
         let (recording, exported) = (OnceLock::new(), OnceLock::new());
         let newcomers = Mutex::new(Newcomers::new(detail.new_processes));
-        SharedPage { phase, history, roots, detail, started_unix_ns, rates, recording, exported, newcomers }
+        SharedPage {
+            phase,
+            history,
+            roots,
+            detail,
+            started_unix_ns,
+            rates,
+            recording,
+            exported,
+            newcomers,
+            diagnoses,
+        }
     }
 
     /// What is traced is recorded, too.
@@ -89,9 +109,8 @@ impl SharedPage {
         let _ = self.exported.set(exported);
     }
 
-    /// A scrape that panicked must not end the tracing: the state is consistent between any two statements.
     pub(super) fn phase(&self) -> MutexGuard<'_, Phase> {
-        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.phase)
     }
 
     pub(super) fn history(&self) -> MutexGuard<'_, History> {

@@ -79,6 +79,14 @@ pub fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(if is_plain(&text) { text } else { escaped(&text) })
 }
 
+/// A JSON document of others, in one line, with what [`json`] escapes. It must be one: in a string JSON has no tabs and line
+/// ends as they are.
+#[must_use]
+pub fn json_document(text: &str) -> String {
+    let text = text.trim().replace(['\t', '\r', '\n'], " ");
+    if is_plain(&text) { text } else { escaped(&text) }
+}
+
 /// Most events are shorter, in bytes.
 const USUAL_LINE: usize = 1024;
 
@@ -101,7 +109,7 @@ fn escaped(json: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{are_plain, is_plain, json_text, terminal};
+    use super::{are_plain, is_plain, json_document, json_text, terminal};
 
     #[test]
     fn json_has_the_same_content_in_safe_characters() {
@@ -129,6 +137,14 @@ mod tests {
             let expected = (b' '..=b'~').contains(&byte);
             assert_eq!(are_plain([b'a', b'~', b' ', byte, b' ', b'~', 0x40, b'`']), expected, "{byte:#x}");
         }
+    }
+
+    #[test]
+    fn a_document_of_others_is_one_line_of_safe_characters() {
+        let foreign = "{\r\n\t\"a\u{9b}\u{202e}\":\t[1e400, 18446744073709551615],\n\"b\": \"\\n\u{7f}\"}\n";
+        let safe = json_document(foreign);
+        let expected = r#"{   "a\u009b\u202e": [1e400, 18446744073709551615], "b": "\n\u007f"}"#;
+        assert_eq!(safe, expected);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::attribute::driver_sysfs::{KfdSysfs, SysfsProcess};
 use crate::attribute::process::{self, Identity};
 use crate::attribute::{Topology, Unreadable};
 use crate::kernel::{Kernel, Roots};
-use crate::model::event::{Origin, QueueFacts, QueueType};
+use crate::model::event::{Origin, ProcessId, QueueFacts, QueueType};
 use crate::model::inventory::{Listed, ListedProcesses};
 use crate::model::layout::QueueLayout;
 use crate::model::selected::Selected;
@@ -17,7 +17,7 @@ use crate::probes::session::Session;
 use crate::probes::walk::peek::Peek;
 use crate::probes::walk::{DriverTable, Walk};
 use crate::runtime::clock;
-use crate::state::{Inventory, ReadTimes, Source, State};
+use crate::state::{Inventory, ReadTimes, Source, State, StateLimits};
 
 /// Walks the kernel's table of processes with a program of its own; nothing is attached.
 ///
@@ -34,7 +34,7 @@ pub fn walk(roots: &Roots, kernel: &Kernel, facts: &Facts) -> Result<Inventory, 
     Ok(detailed(roots, Inventory { processes, ..Inventory::empty(Source::Kernel, read) }))
 }
 
-fn warn_broken(broken: u32) {
+pub(super) fn warn_broken(broken: u32) {
     if broken > 0 {
         log::warn!("{broken} entries of the kernel's process table changed while they were read");
     }
@@ -109,7 +109,7 @@ fn known_type(kind: &QueueType) -> bool {
 }
 
 /// Adds what procfs has of the processes, if they still live.
-fn detailed(roots: &Roots, mut inventory: Inventory) -> Inventory {
+pub(super) fn detailed(roots: &Roots, mut inventory: Inventory) -> Inventory {
     let Inventory { processes, details, .. } = &mut inventory;
     processes.update(|processes| {
         for process in processes {
@@ -149,6 +149,23 @@ pub fn adopt(state: &mut State, inventory: &Inventory) {
     }
 }
 
+/// A state of what one source lists. In the kernel's table one PID can have several processes (before and after
+/// an exec, or of a reused PID): numbers of this state alone keep them apart.
+#[must_use]
+pub fn state_of(inventory: &Inventory) -> State {
+    let mut inventory = inventory.clone();
+    if inventory.source == Source::Kernel {
+        inventory.processes.update(|all| {
+            for (process, number) in all.iter_mut().zip(1..) {
+                process.id = Some(ProcessId(number));
+            }
+        });
+    }
+    let mut state = State::new(StateLimits::default());
+    adopt(&mut state, &inventory);
+    state
+}
+
 /// Reads what exists, for a session: both sides use the same numbers of processes.
 pub struct InventoryReader {
     pub(crate) roots: Roots,
@@ -176,7 +193,7 @@ impl InventoryReader {
         }
     }
 
-    fn walked(&self, session: &Session) -> Result<DriverTable, String> {
+    pub(super) fn walked(&self, session: &Session) -> Result<DriverTable, String> {
         let walk = self.walk.as_ref().map_err(Clone::clone)?;
         let mut memory = session.memory().ok_or("the kernel refused the program that reads its memory")?;
         Ok(walk.run(&mut memory))

@@ -5,6 +5,7 @@
 //! stream and the daemon both run it.
 
 pub mod debugfs;
+pub mod doctor;
 pub mod driver;
 pub mod engine;
 pub mod enrich;

@@ -4,16 +4,20 @@ use crate::allocation::{Bound, within};
 use crate::{parts, shown};
 use kfd_trace::attribute::{ProcessInfo, process};
 use kfd_trace::doctor::devices::Devices;
-use kfd_trace::doctor::read::{Files, Stat};
+use kfd_trace::doctor::json::KernelSummary;
+use kfd_trace::doctor::read::{Files, ProcfsReader, Stat};
+use kfd_trace::doctor::reported::Report;
 use kfd_trace::doctor::seen::{Device, KfdProcess, KfdProcesses, Node};
-use kfd_trace::doctor::text::KernelSummary;
+use kfd_trace::doctor::text::MadeBy;
 use kfd_trace::doctor::{self, Observed};
 use kfd_trace::kernel::{Preflight, Roots, findings};
+use kfd_trace::output::reported;
 use kfd_trace::state::ProcessDetails;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::AtomicU32;
 
 /// The crate that reads `status` keeps a map of its lines, each with two texts.
 const BOUND: Bound = Bound { a_byte: 200, always: 64 << 10 };
@@ -60,7 +64,15 @@ fn diagnosed(procfs: &Path) {
         belongs: info.belongs.clone(),
         ..ProcessDetails::default()
     };
-    let read = doctor::read::processes(&Made, procfs, &devices, Some(NODE), &wanted, details);
+    let reader = ProcfsReader {
+        files: &Made,
+        procfs,
+        devices: &devices,
+        host_node: Some(NODE),
+        details: &details,
+        reads: &AtomicU32::new(0),
+    };
+    let read = reader.all(&wanted);
     let kfd = KfdProcesses::from([(7, KfdProcess::default())]);
     let seen = Observed {
         device: devices.kfd,
@@ -76,11 +88,12 @@ fn diagnosed(procfs: &Path) {
     };
     let report = doctor::diagnose(&seen, Some(&seen), None);
     let kernel = KernelSummary { facts: &[], findings: &[] };
-    let (mut text, mut json) = (Vec::new(), Vec::new());
-    doctor::text::text(&mut text, &report, kernel, false).expect("memory");
-    doctor::json::json(&mut json, &report, kernel, None).expect("memory");
-    for shown in [text, json] {
-        String::from_utf8(shown).expect("UTF-8").lines().for_each(shown::printable);
+    let document = doctor::json::document(&report, kernel, None).expect("memory");
+    let read: Report = reported::read(document.as_bytes()).expect("a report");
+    let mut text = Vec::new();
+    doctor::text::text(&mut text, &read, MadeBy::ThisProcess).expect("memory");
+    for shown in [String::from_utf8(text).expect("UTF-8"), document] {
+        shown.lines().for_each(shown::printable);
     }
 }
 

@@ -18,8 +18,8 @@ const NOBODY: u32 = 65534;
 
 /// Exit codes, docs/doctor.md.
 const WELL: i32 = 0;
-const HIDDEN: i32 = 4;
-const WRONG: i32 = 5;
+pub(super) const HIDDEN: i32 = 4;
+pub(super) const WRONG: i32 = 5;
 
 /// The report of `doctor --json` with these arguments; it must exit with this code.
 fn doctor(args: &[&str], code: i32) -> Result<Value> {
@@ -27,19 +27,19 @@ fn doctor(args: &[&str], code: i32) -> Result<Value> {
     report(&output, code)
 }
 
-fn report(output: &std::process::Output, code: i32) -> Result<Value> {
+pub(super) fn report(output: &std::process::Output, code: i32) -> Result<Value> {
     let (stderr, reported) =
         (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
     ensure!(output.status.code() == Some(code), "{}, not {code}: {stderr}{reported}", output.status);
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn row(report: &Value, pid: u32) -> Result<&Value> {
+pub(super) fn row(report: &Value, pid: u32) -> Result<&Value> {
     let rows = report["processes"].as_array().context("processes")?;
     rows.iter().find(|row| row["pid"] == pid).with_context(|| format!("no row of {pid}: {report}"))
 }
 
-fn kinds(row: &Value) -> Vec<&str> {
+pub(super) fn kinds(row: &Value) -> Vec<&str> {
     row["findings"].as_array().into_iter().flatten().filter_map(|finding| finding["kind"].as_str()).collect()
 }
 
@@ -91,7 +91,7 @@ fn nobody_left() -> Result<()> {
     })
 }
 
-fn ready(args: &[&str]) -> Result<Workload> {
+pub(super) fn ready(args: &[&str]) -> Result<Workload> {
     nobody_left()?;
     Workload::ready(args)
 }

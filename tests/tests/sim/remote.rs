@@ -1,11 +1,14 @@
-//! `ps --url` and `top --url`, as a user without any capability: what a daemon knows is what it shows.
+//! `ps --url`, `top --url` and `doctor --url`, as a user without any capability: what a daemon knows is what it shows.
 
+use super::doctor::{HIDDEN, WRONG, kinds, ready, report, row};
 use anyhow::{Context, Result, ensure};
-use kfd_trace_tests::harness::tracer::{FEW, program};
+use kfd_trace_tests::harness::tracer::{FEW, program, run};
 use kfd_trace_tests::harness::wait::{ATTACH, SOON};
-use kfd_trace_tests::harness::{Daemon, Steered, TerminalProcess, capable};
+use kfd_trace_tests::harness::{Daemon, Steered, TerminalProcess, capable, until};
+use nix::sys::signal::Signal;
 use rustix::thread::CapabilitySet;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::process::Output;
 
 fn url(daemon: &Daemon) -> String {
     format!("http://{}", daemon.address)
@@ -61,4 +64,96 @@ fn top_follows_a_daemon_and_shows_that_it_is_gone() -> Result<()> {
     top.press("q")?;
     top.wait_restored(ATTACH)?;
     workload.finish().map(drop)
+}
+
+/// By the daemon, as a user without any capability.
+fn doctor(daemon: &Daemon, args: &[&str]) -> Result<Output> {
+    capable::run(&CapabilitySet::empty(), &[&["doctor", "--url", &url(daemon)], args].concat())
+}
+
+/// Until the daemon has read the pointers of both queues twice.
+fn measured(daemon: &Daemon, pid: u32) -> Result<()> {
+    until("samples of both queues", SOON, || {
+        let queues = daemon.json("/api/v1/queues")?;
+        let own = queues["queues"].as_array().into_iter().flatten().filter(|row| row["pid"] == pid);
+        let rates = own.filter(|row| row["activity"]["retired_per_second"].is_number()).count();
+        Ok((rates == 2).then_some(()))
+    })
+}
+
+#[test]
+fn doctor_of_a_daemon_prints_what_doctor_prints_on_its_node() -> Result<()> {
+    let mut daemon = Daemon::quick(&FEW)?;
+    let workload = ready(&["hold", "--hidden"])?;
+    let (pid, words) = (workload.host_pid(), workload.host_pid().to_string());
+    measured(&daemon, pid)?;
+    for args in [&["--json"][..], &["--json", "--pid", &words]] {
+        let mut here = report(&run(&[&["doctor"], args].concat())?, HIDDEN)?;
+        let mut there = report(&doctor(&daemon, args)?, HIDDEN)?;
+        assert_eq!(kinds(row(&there, pid)?), ["own_node", "other_pid_namespace"], "{there}");
+        assert_eq!(row(&there, pid)?["activity"]["queues_measured"], 2, "{there}");
+        assert_eq!((&there["complete"], &there["not_permitted"]), (&json!(true), &json!(0)), "{there}");
+        // Others come and go.
+        for report in [&mut here, &mut there] {
+            report["looked_at"].take();
+        }
+        assert_eq!(there, here);
+    }
+    let (here, there) = (run(&["doctor", "--pid", &words])?, doctor(&daemon, &["--pid", &words])?);
+    let text = String::from_utf8(there.stdout)?;
+    assert_eq!(text, String::from_utf8(here.stdout)?);
+    assert!(
+        text.contains("  Hidden from lsof and fuser: descriptor ") && text.contains(" is another node of"),
+        "{text}"
+    );
+    println!("{text}");
+    let stderr = String::from_utf8(there.stderr)?;
+    let hidden = format!("kfd-trace: {}: something is hidden from the usual checks\n", url(&daemon));
+    assert_eq!((there.status.code(), stderr), (Some(HIDDEN), hidden));
+    let output = doctor(&daemon, &["--pid", "2147483647"])?;
+    let stderr = String::from_utf8(output.stderr)?;
+    assert!(
+        output.status.code() == Some(2) && stderr.contains("pid 2147483647: no such process"),
+        "{stderr}"
+    );
+    drop(workload);
+    daemon.stop()
+}
+
+#[test]
+fn what_a_dead_process_left_is_wrong_by_a_daemon_too() -> Result<()> {
+    let mut daemon = Daemon::quick(&FEW)?;
+    let mut workload = ready(&["hold", "--fork"])?;
+    let pid = workload.pid();
+    workload.signal(Signal::SIGKILL)?;
+    workload.wait_exit(SOON)?;
+    let there = report(&doctor(&daemon, &["--json"])?, WRONG)?;
+    let here = report(&run(&["doctor", "--json"])?, WRONG)?;
+    assert_eq!(kinds(row(&there, pid)?), ["kept_by_descriptor"], "{there}");
+    assert_eq!(row(&there, pid)?["findings"], row(&here, pid)?["findings"]);
+    workload.close_stdin();
+    daemon.stop()
+}
+
+#[test]
+fn a_daemon_that_may_not_look_says_so() -> Result<()> {
+    let mut daemon = Daemon::quick(&[&FEW[..], &["--sample.interval=0"]].concat())?;
+    let workload = ready(&["hold"])?;
+    let pid = workload.pid();
+    let there = report(&doctor(&daemon, &["--json"])?, HIDDEN)?;
+    let own = row(&there, pid)?;
+    assert_eq!(kinds(own), ["not_permitted"], "{there}");
+    assert_eq!(
+        json!([own["seen_by"]["lsof"], own["activity"], own["seen_by"]["kernel"]]),
+        json!([null, null, true])
+    );
+    assert_eq!(there["complete"], false, "{there}");
+    assert!(there["not_permitted"].as_u64().is_some_and(|count| count > 0), "{there}");
+    let sampled = there["views"].as_array().into_iter().flatten().find(|view| view["view"] == "sampled");
+    let why = sampled.and_then(|view| view["why"].as_str()).context("a reason")?;
+    assert!(why.contains("--sample.interval=0"), "{why}");
+    let text = String::from_utf8(doctor(&daemon, &[])?.stdout)?;
+    assert!(text.contains("\nthe daemon cannot look into ") && !text.contains("all is well"), "{text}");
+    drop(workload);
+    daemon.stop()
 }

@@ -67,7 +67,15 @@ impl Made {
         let wanted = wanted.iter().copied().collect();
         let details =
             |info: &ProcessInfo| ProcessDetails { cgroup: info.cgroup.clone(), ..ProcessDetails::default() };
-        processes(self, self.procfs.path(), &devices, Some(HOST), &wanted, details)
+        let reader = ProcfsReader {
+            files: self,
+            procfs: self.procfs.path(),
+            devices: &devices,
+            host_node: Some(HOST),
+            details: &details,
+            reads: &AtomicU32::new(0),
+        };
+        reader.all(&wanted)
     }
 }
 

@@ -2,12 +2,15 @@
 
 use super::{FindingKind, SeenProcess, report_of};
 use crate::attribute::process::Life;
+use crate::doctor::json::{self, KernelSummary};
+use crate::doctor::reported::Report;
 use crate::doctor::sampled::Sampled;
 use crate::doctor::samples::{OTHER, PID, bare, life, listed, open, process, seen, with};
 use crate::doctor::seen::{KfdProcesses, Mappings};
-use crate::doctor::text::KernelSummary;
-use crate::doctor::{Diagnosis, Observed, json, text};
+use crate::doctor::text::{self, MadeBy};
+use crate::doctor::{Diagnosis, Observed};
 use crate::kernel::{Finding, FindingSeverity};
+use crate::output::reported;
 use std::collections::BTreeSet;
 
 fn finding() -> Finding {
@@ -19,19 +22,30 @@ fn finding() -> Finding {
     }
 }
 
-fn shown(report: &Diagnosis, only: bool) -> String {
-    let (facts, findings) = ([("kernel", "6.12.0".to_owned())], [finding()]);
+/// The document; of what is no node, `only`.
+fn document(report: &Diagnosis, only: Option<u32>) -> String {
+    let facts = [("kernel", "6.12.0".to_owned()), ("driver", "module".to_owned())];
+    let findings = [finding()];
+    let document = json::document(report, KernelSummary { facts: &facts, findings: &findings }, only);
+    document.expect("JSON")
+}
+
+/// As text, by this process or by a daemon.
+fn printed(document: &str, by: MadeBy) -> String {
+    let report: Report = reported::read(document.as_bytes()).expect("a report");
     let mut out = Vec::new();
-    text::text(&mut out, report, KernelSummary { facts: &facts, findings: &findings }, only).expect("memory");
+    text::text(&mut out, &report, by).expect("memory");
     String::from_utf8(out).expect("UTF-8")
 }
 
+fn shown(report: &Diagnosis, only: Option<u32>) -> String {
+    printed(&document(report, only), MadeBy::ThisProcess)
+}
+
 fn value(report: &Diagnosis) -> serde_json::Value {
-    let (facts, findings) = ([("kernel", "6.12.0".to_owned())], [finding()]);
-    let mut out = Vec::new();
-    json::json(&mut out, report, KernelSummary { facts: &facts, findings: &findings }, None).expect("memory");
-    assert!(!out.contains(&0x1b) && out.ends_with(b"}\n"), "{}", String::from_utf8_lossy(&out));
-    serde_json::from_slice(&out).expect("JSON")
+    let text = document(report, None);
+    assert!(!text.contains(['\x1b', '\n']), "{text}");
+    serde_json::from_str(&text).expect("JSON")
 }
 
 #[test]
@@ -49,10 +63,9 @@ fn of_a_hidden_process_in_text() {
             sampled: Err("no\x1b BTF".to_owned()),
             ..with(hidden)
         }),
-        false,
+        None,
     );
-    let begin =
-        "kernel  6.12.0\n\nfindings:\n  limits: no BTF\\u{1b}: only ioctls are traced; use another kernel\n";
+    let begin = "kernel  6.12.0\ndriver  module\n\nfindings:\n  limits: no BTF\\u{1b}: only ioctls are traced; use another kernel\n";
     assert!(text.starts_with(begin), "{text}");
     for part in [
         "\nVIEW                          SAW           CAN MISS\n",
@@ -72,18 +85,18 @@ fn of_a_hidden_process_in_text() {
 #[test]
 fn without_access_the_report_does_not_claim_that_all_is_well() {
     let seen = Observed { closed: BTreeSet::from([7]), ..seen() };
-    let text = shown(&report_of(&seen), false);
+    let text = shown(&report_of(&seen), None);
     let end = "\ncannot look into 1 of 90 processes, of other users or guarded by a security module: run as root, or with CAP_SYS_PTRACE and \
                CAP_DAC_READ_SEARCH\nnothing wrong was found, but not all could be checked\n";
     assert!(text.ends_with(end) && !text.contains("all is well"), "{text}");
-    let text = shown(&report_of(&Observed { hides: true, closed: BTreeSet::new(), ..seen }), false);
+    let text = shown(&report_of(&Observed { hides: true, closed: BTreeSet::new(), ..seen }), None);
     assert!(text.contains("(hidepid): run as root") && !text.contains("all is well"), "{text}");
 }
 
 #[test]
 fn of_one_process_there_is_nothing_of_the_node() {
     let report = super::diagnose(&with(bare()), None, Some(PID));
-    let text = shown(&report, true);
+    let text = shown(&report, Some(PID));
     assert!(text.starts_with("VIEW ") && text.contains(" not it ") && text.contains(" it "), "{text}");
     assert!(!text.contains("VRAM in use") && !text.contains("kernel  6.12"), "{text}");
 }
@@ -110,6 +123,58 @@ fn in_json() {
     assert_eq!(row["findings"][0]["weight"], "hidden");
     assert_eq!(row["descriptors"][0]["node"], "own");
     assert_eq!(value["limits"][0]["severity"], "limits");
+}
+
+#[test]
+fn a_daemon_is_named_where_it_is_the_one_that_may_not_look() {
+    let seen = Observed { closed: BTreeSet::from([7]), hides: true, ..seen() };
+    let text = printed(&document(&report_of(&seen), None), MadeBy::Daemon);
+    for line in [
+        "the daemon cannot look into 1 of 90 processes, of other users or guarded by a security module: start it without \
+         --sample.interval=0, or run `kfd-trace doctor` there as root",
+        "/proc hides other users' processes from the daemon (hidepid): start it without --sample.interval=0, or run \
+         `kfd-trace doctor` there as root",
+        "probes are not tried here: see `kfd-trace status` there",
+        "nothing wrong was found, but not all could be checked",
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line:?} in {text}");
+    }
+}
+
+#[test]
+fn what_a_later_version_or_a_hostile_server_sends_is_shown_and_safe() {
+    let report = report_of(&with(SeenProcess { kfd: vec![open(OTHER)], ..process() }));
+    let mut later: serde_json::Value = serde_json::from_str(&document(&report, None)).expect("JSON");
+    later["facts"]["a\u{9b}31m"] = "\u{202e}".into();
+    later["limits"][0]["severity"] = "\x1b[2J".into();
+    later["views"][0]["view"] = "by\x1b_smell".into();
+    later["views"][1]["can_miss"] = "\x1b]0;x\x07".into();
+    later["processes"][0]["standing"] = "asleep\u{9b}".into();
+    later["processes"][0]["rocm_smi"] = "unsure\x07".into();
+    later["processes"][0]["owner"] = "pod\x1b".into();
+    later["processes"][0]["findings"][0]["text"] = "Not\x1b seen.".into();
+    later["processes"][0]["findings"][0]["kind"] = "later".into();
+    later["chips"][0]["pci"] = "\x1b".into();
+    later["further"] = [1].into();
+    let text = printed(&later.to_string(), MadeBy::Daemon);
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{text:?}");
+    for part in ["\nby\\u{1b}_smell ", "asleep\\u{9b}", "unsure\\u{7}", "\n  Not\\u{1b} seen.\n"] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    let refused = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut value = later.clone();
+        change(&mut value);
+        reported::read::<Report>(value.to_string().as_bytes()).expect_err("refused")
+    };
+    assert_eq!(refused(&|value| value["schema"] = 2.into()), reported::NotRead::Version(2));
+    let changes: [&dyn Fn(&mut serde_json::Value); 3] = [
+        &|value| value["outcome"] = "splendid".into(),
+        &|value| value["looked_at"] = (-1).into(),
+        &|value| value["processes"] = vec![value["processes"][0].clone(); 50_001].into(),
+    ];
+    for change in changes {
+        assert!(matches!(refused(change), reported::NotRead::Foreign(_)));
+    }
 }
 
 /// Names of all members, at any depth.
@@ -215,9 +280,8 @@ fn the_example_of_the_page_is_what_is_printed() {
         ..seen()
     };
     let facts = [("kernel", "6.12.117".to_owned()), ("driver", "module".to_owned())];
-    let mut out = Vec::new();
-    text::text(&mut out, &report_of(&seen), KernelSummary { facts: &facts, findings: &[] }, false)
-        .expect("memory");
-    let text = String::from_utf8(out).expect("UTF-8");
+    let kernel = KernelSummary { facts: &facts, findings: &[] };
+    let document = json::document(&report_of(&seen), kernel, None).expect("JSON");
+    let text = printed(&document, MadeBy::ThisProcess);
     assert!(PAGE.contains(&format!("$ kfd-trace doctor\n{text}```")), "{text}");
 }

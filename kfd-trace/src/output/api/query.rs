@@ -21,6 +21,7 @@ pub enum Resource {
     Status,
     Events,
     Memory,
+    Doctor,
 }
 
 impl Resource {
@@ -28,6 +29,7 @@ impl Resource {
         match self {
             Resource::Queues => &["at"],
             Resource::Processes | Resource::Gpus | Resource::Status => &[],
+            Resource::Doctor => &["pid"],
             Resource::Memory => &["pid", "gpu", "limit"],
             Resource::Events => &["since", "until", "pid", "gpu", "event", "limit"],
         }
@@ -44,6 +46,8 @@ pub enum ApiQuery {
     Status,
     Events(Filter),
     Memory(MemoryFilter),
+    /// Of this process; `None`: of the node.
+    Doctor(Option<u32>),
 }
 
 /// Why there is no document, in one line.
@@ -71,6 +75,7 @@ impl ApiQuery {
             Resource::Status => ApiQuery::Status,
             Resource::Events => ApiQuery::Events(given.filter()?),
             Resource::Memory => ApiQuery::Memory(given.memory()?),
+            Resource::Doctor => ApiQuery::Doctor(given.process()?),
         })
     }
 }
@@ -116,6 +121,15 @@ impl<'a> QueryPairs<'a> {
     fn memory(mut self) -> Result<MemoryFilter, String> {
         let (pid, gpu_id, limit) = (self.number("pid")?, self.number("gpu")?, self.limit()?);
         Ok(MemoryFilter { pid, gpu_id, limit })
+    }
+
+    /// A PID that there can be.
+    fn process(&mut self) -> Result<Option<u32>, String> {
+        let pid = self.number("pid")?;
+        match pid.filter(|pid| *pid == 0 || i32::try_from(*pid).is_err()) {
+            Some(pid) => Err(format!("pid is {pid}: give a number from 1 to {}", i32::MAX)),
+            None => Ok(pid),
+        }
     }
 
     fn limit(&mut self) -> Result<usize, String> {
@@ -243,6 +257,7 @@ mod tests {
             (Resource::Gpus, ApiQuery::Gpus),
             (Resource::Status, ApiQuery::Status),
             (Resource::Memory, ApiQuery::Memory(MemoryFilter { pid: None, gpu_id: None, limit: LIMIT })),
+            (Resource::Doctor, ApiQuery::Doctor(None)),
         ] {
             assert_eq!(parse(resource, &[]), Ok(expected));
         }
@@ -251,7 +266,8 @@ mod tests {
     #[test]
     fn a_bad_parameter_is_one_line_that_names_it() {
         type Query = &'static [(&'static str, &'static str)];
-        let bad: [(Resource, Query, &str); 11] = [
+        assert_eq!(parse(Resource::Doctor, &[("pid", "7")]), Ok(ApiQuery::Doctor(Some(7))));
+        let bad: [(Resource, Query, &str); 15] = [
             (Resource::Events, &[("since", "03:00")], "since is \"03:00\": give RFC 3339"),
             (Resource::Events, &[("until", "")], "until is \"\": give RFC 3339"),
             (Resource::Events, &[("pid", "-1")], "pid is \"-1\": give a decimal number"),
@@ -266,6 +282,10 @@ mod tests {
             (Resource::Events, &[("pid", "1"), ("pid", "1")], "pid is given twice"),
             (Resource::Events, &[("since", "2"), ("until", "1")], "since is later than until"),
             (Resource::Queues, &[("att", "1")], "there is no parameter \"att\"; there are at"),
+            (Resource::Doctor, &[("pid", "0")], "pid is 0: give a number from 1 to 2147483647"),
+            (Resource::Doctor, &[("pid", "2147483648")], "pid is 2147483648: give a number from 1 to"),
+            (Resource::Doctor, &[("pid", "7x")], "pid is \"7x\": give a decimal number"),
+            (Resource::Doctor, &[("gpu", "7")], "there is no parameter \"gpu\"; there are pid"),
             (Resource::Gpus, &[("pid", "1")], "there is no parameter \"pid\": this document has none"),
         ];
         for (resource, query, line) in bad {

@@ -31,7 +31,7 @@ impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for AtMost<T, N> {
 }
 
 /// For `deserialize_with`.
-pub(super) fn at_most<'de, D, T, const N: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
+pub(crate) fn at_most<'de, D, T, const N: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
@@ -49,12 +49,12 @@ const NAME: usize = 256;
 const PATH: usize = 4_096;
 
 /// A name; a longer one is cut, and ends with `...`.
-pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+pub(crate) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     cut(deserializer, NAME)
 }
 
 /// As [`name`], of a path.
-pub(super) fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+pub(crate) fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     cut(deserializer, PATH)
 }
 

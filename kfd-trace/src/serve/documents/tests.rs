@@ -38,6 +38,26 @@ async fn those_who_wait_share_one_that_was_begun_after_they_asked() {
     assert_eq!(ask().await.unwrap(), "2");
 }
 
+#[tokio::test]
+async fn diagnoses_are_made_in_turn_and_no_other_document_waits_for_them() {
+    let (documents, made) = (Arc::new(Documents::default()), Arc::default());
+    let begin = Instant::now();
+    let diagnoses: Vec<_> = (0..2)
+        .map(|_| {
+            let (documents, make) = (Arc::clone(&documents), slow(&made));
+            tokio::spawn(async move { documents.doctor(Encoding::Identity, make).await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let quick = || Ok::<_, String>("quick".to_owned());
+    let other = documents.other(Encoding::Identity, quick).await.unwrap().unwrap();
+    assert_eq!((text(other).await.unwrap().as_str(), made.load(Ordering::Relaxed)), ("quick", 0));
+    for diagnosis in diagnoses {
+        drop(diagnosis.await.unwrap().unwrap().unwrap());
+    }
+    assert!(made.load(Ordering::Relaxed) == 2 && begin.elapsed() >= Duration::from_millis(200));
+}
+
 /// A rendering is shared by those who accept the same, and by no others.
 #[tokio::test]
 async fn those_who_accept_something_else_get_their_own() {

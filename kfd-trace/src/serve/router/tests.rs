@@ -94,9 +94,14 @@ async fn healthy_at_once_and_ready_when_the_probes_are_attached() {
 #[tokio::test]
 async fn the_api_is_json_also_when_there_is_nothing_yet() {
     let ready = || Fake { ready: true.into(), ..Fake::default() };
-    for (path, query_name) in
-        [("queues", "Queues"), ("processes", "Processes"), ("gpus", "Gpus"), ("status", "Status")]
-    {
+    for (path, query_name) in [
+        ("queues", "Queues"),
+        ("processes", "Processes"),
+        ("gpus", "Gpus"),
+        ("status", "Status"),
+        ("doctor", "Doctor(None)"),
+        ("doctor?pid=7", "Doctor(Some(7))"),
+    ] {
         let (status, kind, body) = get(ready(), &format!("/api/v1/{path}")).await;
         assert_eq!((status, kind.as_str()), (StatusCode::OK, "application/json"));
         assert_eq!(body, format!("{{\"query\":\"{query_name}\"}}\n"));

@@ -87,6 +87,34 @@ fn a_driver_that_is_loaded_and_not_traced_is_reported() {
 }
 
 #[test]
+fn a_node_is_diagnosed_also_while_nothing_is_traced() {
+    let root = tempfile::tempdir().unwrap();
+    let roots = Roots { procfs: "/proc".into(), ..Roots::under(root.path()) };
+    let sysfs = roots.sysfs.clone();
+    let page = SharedPage::new(roots.clone(), DETAIL);
+    let refused = page.document(&ApiQuery::Doctor(None)).unwrap_err();
+    let line = "the amdgpu driver is not loaded: there is nothing to trace; load it (modprobe amdgpu)";
+    assert_eq!(refused, Refusal::NotTraced(line.to_owned()));
+    std::fs::create_dir_all(sysfs.join("module/amdgpu")).unwrap();
+    let own = std::process::id();
+    std::fs::create_dir_all(sysfs.join(format!("class/kfd/kfd/proc/{own}/queues"))).unwrap();
+    let why = |report: &serde_json::Value| {
+        let views = report["views"].as_array().unwrap();
+        ["kernel", "sampled"]
+            .map(|name| views.iter().find(|view| view["view"] == name).unwrap()["why"].clone())
+    };
+    let report = answer(&page, &ApiQuery::Doctor(None));
+    assert_eq!((&report["schema"], &report["pid"]), (&1.into(), &().into()));
+    assert_eq!(report["processes"][0]["pid"], own, "sysfs has it");
+    assert_eq!(why(&report), ["the daemon traces nothing now: starting"; 2]);
+    let missing = page.document(&ApiQuery::Doctor(Some(4 << 20))).unwrap_err();
+    assert!(matches!(missing, Refusal::Bad(line) if line.starts_with("pid 4194304: no such process")));
+    page.serves(Serving { tracer: Tracer::idle(&roots), ring_bytes: 0 });
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(why(&answer(&page, &ApiQuery::Doctor(Some(own)))), ["no probes are attached now"; 2]);
+}
+
+#[test]
 fn documents_have_the_current_time() {
     let roots = Roots::under(Path::new("/nowhere"));
     let mut tracer = Tracer::idle(&roots);

@@ -21,15 +21,22 @@ const LONGEST_QUESTION: u32 = 256 << 10;
 const LONGEST_ANSWER: u32 = 1 << 30;
 
 /// Number of lanes.
-pub(super) const LANES: usize = 3;
+pub(super) const LANES: usize = 4;
+
+/// The lane of diagnoses, which take seconds: nothing waits for its thread.
+pub(super) const SLOW: usize = 3;
+
+/// Names of the threads that answer.
+pub(super) const NAMES: [&str; LANES] = ["web-metrics", "web-pages", "web-ready", "web-doctor"];
 
 /// Both ends of all lanes.
 ///
 /// # Errors
 /// If there is no descriptor.
 pub(super) fn pairs() -> io::Result<([UnixStream; LANES], [UnixStream; LANES])> {
-    let [(a, x), (b, y), (c, z)] = [UnixStream::pair()?, UnixStream::pair()?, UnixStream::pair()?];
-    Ok(([a, b, c], [x, y, z]))
+    let pair = UnixStream::pair;
+    let [(a, w), (b, x), (c, y), (d, z)] = [pair()?, pair()?, pair()?, pair()?];
+    Ok(([a, b, c, d], [w, x, y, z]))
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +51,7 @@ impl Question {
     const fn lane(&self) -> usize {
         match self {
             Question::Metrics(_) => 0,
+            Question::Api(Resource::Doctor, _) => SLOW,
             Question::Page(..) | Question::Api(..) => 1,
             Question::Ready => 2,
         }

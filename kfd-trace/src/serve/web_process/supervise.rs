@@ -239,9 +239,14 @@ impl Supervisor {
     /// Answers until it has ended.
     fn serve(&self, mut child: Child, lanes: [UnixStream; LANES]) -> io::Result<std::process::ExitStatus> {
         thread::scope(|scope| {
-            for (stream, name) in lanes.into_iter().zip(["web-metrics", "web-pages", "web-ready"]) {
-                let answer = || lane::answer(stream, &*self.source);
-                let thread = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, answer);
+            for (number, stream) in lanes.into_iter().enumerate() {
+                let source = Arc::clone(&self.source);
+                let answer = move || lane::answer(stream, &*source);
+                let thread = thread::Builder::new().name(lane::NAMES[number].to_owned());
+                let thread = match number {
+                    lane::SLOW => thread.spawn(answer).map(drop),
+                    _ => thread.spawn_scoped(scope, answer).map(drop),
+                };
                 if let Err(error) = thread {
                     // The threads that there are end with it.
                     child.kill()?;
@@ -257,8 +262,11 @@ impl Supervisor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::frames::write_frame;
     use crate::serve::web_process::control::receive_files;
+    use crate::serve::web_process::tests::{Fake, SLOW};
     use serde_json::json;
+    use std::process::Command;
 
     fn files(text: &str) -> Files {
         serde_json::from_value(json!({ "path": "web.yml", "text": text, "pems": {} })).unwrap()
@@ -277,6 +285,24 @@ mod tests {
         shared.replace(&files("# 3\n"));
         assert_eq!(receive_files(&mut theirs).unwrap(), files("# 3\n"));
         assert!(shared.current().control.is_some());
+    }
+
+    #[test]
+    fn neither_a_restart_nor_the_end_waits_for_a_diagnosis() {
+        let supervisor = Supervisor {
+            listeners: Vec::new(),
+            health: Vec::new(),
+            allowed_hosts: Vec::new(),
+            source: Arc::new(Fake),
+            shared: Arc::default(),
+        };
+        let (ours, mut theirs) = lane::pairs().unwrap();
+        let process = Command::new("sleep").arg("0.1").spawn().unwrap();
+        write_frame(&mut theirs[lane::SLOW], br#"{"Api":["Doctor",[]]}"#).unwrap();
+        drop(theirs);
+        let begin = Instant::now();
+        assert!(supervisor.serve(process, ours).unwrap().success());
+        assert!(begin.elapsed() < SLOW, "{:?}", begin.elapsed());
     }
 
     #[test]

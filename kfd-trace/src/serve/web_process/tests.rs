@@ -9,9 +9,14 @@ use crate::serve::web::settings::SettingsSource;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
-struct Fake;
+pub(super) struct Fake;
+
+/// What a diagnosis takes.
+pub(super) const SLOW: Duration = Duration::from_millis(500);
 
 impl PageSource for Fake {
     fn metrics(&self, format: Format) -> Result<String, String> {
@@ -27,6 +32,10 @@ impl PageSource for Fake {
             Resource::Queues => Ok(format!("{pairs:?}")),
             Resource::Processes => panic!("on purpose"),
             Resource::Gpus => Err(Refusal::NotTraced("no driver".to_owned())),
+            Resource::Doctor => {
+                thread::sleep(SLOW);
+                Ok("a diagnosis".to_owned())
+            }
             _ => Err(Refusal::Bad("limit is -1".to_owned())),
         }
     }
@@ -64,6 +73,26 @@ fn each_answer_is_that_of_the_tracer() {
     for answering in answering {
         answering.join().unwrap();
     }
+}
+
+#[test]
+fn a_diagnosis_delays_no_other_document() {
+    let (ours, theirs) = pairs().unwrap();
+    let answering = ours.map(|stream| thread::spawn(move || answer(stream, &Fake)));
+    let lanes = Arc::new(Lanes::new(theirs, || ()));
+    let begin = Instant::now();
+    let slow = {
+        let lanes = Arc::clone(&lanes);
+        thread::spawn(move || lanes.api(Resource::Doctor, &[]))
+    };
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(lanes.api(Resource::Queues, &[]), Ok("[]".to_owned()));
+    lanes.metrics(Format::Text).unwrap();
+    lanes.ready().unwrap_err();
+    assert!(begin.elapsed() < SLOW, "{:?}", begin.elapsed());
+    assert_eq!(slow.join().unwrap(), Ok("a diagnosis".to_owned()));
+    drop(lanes);
+    answering.into_iter().for_each(|answering| answering.join().unwrap());
 }
 
 #[test]
@@ -149,8 +178,8 @@ fn more_sockets_than_can_be_passed_are_refused() {
     let (mut ours, _theirs) = UnixStream::pair().unwrap();
     let (lanes, _others) = pairs().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let orders = Orders { allowed_hosts: vec![], files: None, listeners: 251 };
-    let line = send_orders(&mut ours, &orders, &lanes, &[&listener; 251]).unwrap_err().to_string();
-    assert!(line.contains("more than 250 sockets"), "{line}");
-    assert!(send_orders(&mut ours, &orders, &lanes, &[&listener; 250]).is_ok());
+    let orders = Orders { allowed_hosts: vec![], files: None, listeners: 250 };
+    let line = send_orders(&mut ours, &orders, &lanes, &[&listener; 250]).unwrap_err().to_string();
+    assert!(line.contains("more than 249 sockets"), "{line}");
+    assert!(send_orders(&mut ours, &orders, &lanes, &[&listener; 249]).is_ok());
 }

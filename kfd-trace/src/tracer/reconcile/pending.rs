@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct Pending {
     /// `None` while the driver is not loaded.
-    pub(super) reader: Option<Arc<InventoryReader>>,
+    pub(in crate::tracer) reader: Option<Arc<InventoryReader>>,
     pub(super) ticks: u32,
     /// Until then every tick begins a scan, CLOCK_MONOTONIC nanoseconds.
     pub(super) until_ns: u64,
