@@ -261,7 +261,8 @@ fn events_are_reported_as_the_stream_shows_them() {
     let (_, mut history) = remembered(&events);
     history.driver(false, 1, 100_000, BOOT);
     let found = history.find(&Filter::newest(100));
-    let view = EventsView { ts: None, began_ns: BOOT, found: &found, kept: &kept(&history) };
+    let view =
+        EventsView { ts: None, began_ns: BOOT, known_since_ns: BOOT, found: &found, kept: &kept(&history) };
     let text = super::events(&view).expect("JSON");
     let reported: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(reported["events"], Value::from(stream));
@@ -286,7 +287,8 @@ fn at(state: &State, history: &History, mono_ns: i64) -> Value {
     let ended = history.ended_after(at_ns);
     let kept = history.kept(Class::Queues);
     let traced = mono_ns < 65_000;
-    let text = held(&HeldView { now: &view, ended: &ended, at_ns, began_ns: BOOT + 5_000, kept, traced });
+    let text =
+        held(&HeldView { now: &view, ended: &ended, at_ns, known_since_ns: BOOT + 5_000, kept, traced });
     serde_json::from_str(&text.expect("JSON")).expect("JSON")
 }
 
@@ -357,6 +359,7 @@ fn the_status_shows_what_cannot_be_seen_and_why() {
     let tracing = Tracing {
         ts: &None,
         began_ns: BOOT,
+        known_since_ns: BOOT,
         why_not: None,
         probes: &probes,
         missed: &missed,
