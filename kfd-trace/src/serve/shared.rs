@@ -89,6 +89,11 @@ impl SharedPage {
         let _ = self.exported.set(exported);
     }
 
+    /// The history goes on with that of an earlier daemon, which is known from `since_ns` on, nanoseconds of the Unix epoch.
+    pub fn remembers(&self, earlier: History, since_ns: i64) {
+        self.history().take_over(earlier, since_ns);
+    }
+
     /// A scrape that panicked must not end the tracing: the state is consistent between any two statements.
     pub(super) fn phase(&self) -> MutexGuard<'_, Phase> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
