@@ -102,14 +102,14 @@ fn places(state: &State) -> BTreeMap<Place, Vec<ProcessKey>> {
 }
 
 fn is_same(one: &Queue, other: &Queue) -> bool {
-    fn known<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+    fn known(one: Option<u64>, other: Option<u64>) -> bool {
         one.is_some() && one == other
     }
-    fn unlike<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+    fn unlike<T: Copy + PartialEq>(one: Option<T>, other: Option<T>) -> bool {
         one.is_some() && other.is_some() && one != other
     }
     let (one, other): (&QueueFacts, &QueueFacts) = (&one.facts, &other.facts);
-    known(one.gpu_id, other.gpu_id)
+    known(one.gpu_id.map(u64::from), other.gpu_id.map(u64::from))
         && known(one.write_pointer_address, other.write_pointer_address)
         && known(one.read_pointer_address, other.read_pointer_address)
         && !unlike(one.ring_address, other.ring_address)

@@ -218,7 +218,7 @@ fn a_daemon_that_was_killed_is_known_until_its_last_whole_block() {
         .expect("as if a block was begun");
     let past = past(folder.path());
     assert_eq!((entries(&past.history), past.until_ns), (entries(&live), until_ns));
-    assert_eq!(past.history.was_traced(WALL + 161), false);
+    assert!(!past.history.was_traced(WALL + 161));
 }
 
 #[test]
