@@ -5,7 +5,7 @@ use crate::model::incident::{CuMask, Eviction, MqdOp, QueueUpdate, Trigger, VmFa
 use crate::model::suspension::samples::suspension;
 use crate::output::samples::{PID, clock, topology, traced};
 use crate::state::samples::{event, facts, seen};
-use crate::state::{Class, Filter, History, State};
+use crate::state::{Class, Filter, Gap, History, State};
 use serde_json::{Value, json};
 
 const GPU: u32 = 58270;
@@ -255,11 +255,15 @@ fn events_are_reported_as_the_stream_shows_them() {
         1,
     )
     .expect("memory");
+    let gap = Gap { lasted_ns: Some(7), lost_changes: None };
+    crate::output::event::json::gap(&mut stream, 100_001, &clock, gap).expect("memory");
     let stream = String::from_utf8(stream).expect("UTF-8");
     let stream: Vec<Value> = stream.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
 
     let (_, mut history) = remembered(&events);
     history.driver(false, 1, 100_000, BOOT);
+    let none = || State::new(state.limits());
+    history.continues(&mut none(), &mut none(), gap, 100_001, BOOT);
     let found = history.find(&Filter::newest(100));
     let view =
         EventsView { ts: None, began_ns: BOOT, known_since_ns: BOOT, found: &found, kept: &kept(&history) };
@@ -270,7 +274,7 @@ fn events_are_reported_as_the_stream_shows_them() {
     assert!(found.entries.iter().all(|entry| names.contains(&entry.name())), "a filter finds each");
     assert_eq!(
         (&reported["matched"], &reported["began"]),
-        (&json!(15), &json!("2026-09-21T14:13:20.000000000Z"))
+        (&json!(16), &json!("2026-09-21T14:13:20.000000000Z"))
     );
     assert_eq!(
         reported["history"][2],
