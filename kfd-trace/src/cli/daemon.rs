@@ -92,7 +92,7 @@ impl MetricsArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Recording")]
 pub struct DaemonRecordArgs {
-    /// Record all that is seen but ioctls into this folder, for `replay` and `timeline`; it is made if there is none.
+    /// Record all that is seen but ioctls into this folder, for `replay` and `timeline`, and go on with the history that it has of this boot; it is made if there is none.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
     /// Remove the oldest recordings of the folder when all have more bytes than this: 64MiB, 2GiB.

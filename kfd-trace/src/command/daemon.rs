@@ -4,6 +4,7 @@
 //! the start, also while probes are attached or detached, which takes the kernel seconds.
 
 mod export;
+mod past;
 mod recording;
 
 use crate::events::ring::Ring;
@@ -32,6 +33,7 @@ use crate::tracer::follow::{Follow, Happened, TURN};
 use crate::tracer::history;
 use crate::tracer::waiting::Waiting;
 use export::Export;
+use past::PastReading;
 use recording::Recording;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -114,7 +116,9 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     }
     exposed.iter().for_each(|line| log::warn!("{line}"));
     let mut supervisor = Supervisor::from_env();
-    let kept = Kept { recording: recording.as_mut(), export: export.as_mut() };
+    let past = options.record.as_ref().map(|limits| PastReading::start(&limits.folder, &options.roots));
+    let kept =
+        Kept { past: past.unwrap_or_default(), recording: recording.as_mut(), export: export.as_mut() };
     let traced = trace(options, &page, &mut signals, &mut supervisor, kept).await;
     supervisor.stopping();
     if let Some(export) = &mut export {
@@ -142,6 +146,7 @@ fn limits(detail: &Detail) -> StateLimits {
 
 /// Where what is traced is kept beside the history.
 struct Kept<'k> {
+    past: PastReading,
     recording: Option<&'k mut Recording>,
     export: Option<&'k mut Export>,
 }
@@ -199,20 +204,25 @@ async fn trace(
         tracer.state.start_tape();
     }
     let mut waiting = Waiting::default();
-    while let Some((attached, ring)) = wait(tracer, over, waiting, page, signals, supervisor).await? {
+    loop {
+        let past = &mut kept.past;
+        let waited = wait(tracer, over, waiting, page, signals, supervisor, past).await?;
+        let Some((attached, ring)) = waited else { return Ok(()) };
         tracer = attached;
         for line in status::meaning(tracer.probes()) {
             say(line);
         }
+        let follow = Follow::new(ring, options.sample, options.roots.procfs.clone(), TURN);
+        let mut follow = follow.map_err(|error| Stop::failed(format!("cannot continue: {error}")))?;
+        kept.past.finish(page, &mut follow).await;
         page.serves(Serving { tracer, ring_bytes: options.ring_bytes });
         page.with_history(|tracer, history| {
+            kept.past.goes_on(tracer, history);
             history::begins(tracer, history);
             kept.attached(tracer, history);
         });
         say("tracing");
         supervisor.up("tracing");
-        let follow = Follow::new(ring, options.sample, options.roots.procfs.clone(), TURN);
-        let follow = follow.map_err(|error| Stop::failed(format!("cannot continue: {error}")))?;
         match followed(page, follow, signals, supervisor, &mut kept).await? {
             Followed::Signal => return Ok(()),
             Followed::Unloaded(session) => {
@@ -232,7 +242,6 @@ async fn trace(
             }
         }
     }
-    Ok(())
 }
 
 /// Attaches the tracer as soon as there is a driver. `over`: the session that is detached first. `None` after
@@ -247,6 +256,7 @@ async fn wait(
     page: &SharedPage,
     signals: &mut Signals,
     supervisor: &mut Supervisor,
+    past: &mut PastReading,
 ) -> Result<Option<(Tracer, Ring)>, Stop> {
     loop {
         let session = over.take();
@@ -271,7 +281,9 @@ async fn wait(
             supervisor.up(line);
         }
         page.waits_for(&stop.line);
-        let pause = until_worth_trying(&tracer.roots, &absent, waiting.pause(&stop));
+        let worth_trying = until_worth_trying(&tracer.roots, &absent, waiting.pause(&stop));
+        // What is not traced now may have been before.
+        let pause = past.shown_beside(page, worth_trying);
         if supervisor.beside(unless(signals, pause)).await.is_none() {
             return Ok(None);
         }

@@ -158,11 +158,11 @@ impl<W: Write> Player<'_, W> {
                 return json::driver(self.out, what, at_ns, &replay.clock, loads);
             }
             Line::Loads { .. } => return Ok(()),
-            Line::Gap { at_ns, lost } if options.json => {
-                return json::gap(self.out, at_ns, &replay.clock, lost);
+            Line::Gap { at_ns, gap } if options.json => {
+                return json::gap(self.out, at_ns, &replay.clock, gap);
             }
-            Line::Gap { at_ns, lost } => {
-                return Stream { colour: options.colour }.gap(self.out, at_ns, &replay.clock, lost);
+            Line::Gap { at_ns, gap } => {
+                return Stream { colour: options.colour }.gap(self.out, at_ns, &replay.clock, gap);
             }
         };
         let selection = Selection {

@@ -105,6 +105,13 @@ fn symbols(roots: &Roots, preflight: &Preflight, vmlinux: Option<&Btf>) -> Resul
     }
 }
 
+/// Which boot this is; `None` where that cannot be read.
+#[must_use]
+pub fn boot_id(procfs: &Path) -> Option<String> {
+    let text = fs::read_to_string(procfs.join("sys/kernel/random/boot_id")).ok()?;
+    Some(text.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
 /// The driver's module.
 const DRIVER: &str = "amdgpu";
 

@@ -2,6 +2,7 @@
 
 use super::proto::{InstrumentationScope, KeyValue, Resource, ResourceLogs, ScopeLogs, text};
 use super::settings::Settings;
+use crate::kernel::boot_id;
 use prost::Message as _;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use std::fs;
@@ -47,7 +48,7 @@ impl Host {
             release: part(system.release()),
             arch: part(system.machine()),
             id: line(machine_id),
-            boot_id: line(&random.join("boot_id")),
+            boot_id: boot_id(procfs),
             // A new one with each reading.
             instance: line(&random.join("uuid")).unwrap_or_else(|| uuid(now_ns, std::process::id())),
         }

@@ -230,7 +230,7 @@ fn documents_of_the_api() {
     }
     history.driver(false, 1, 100_000, BOOT);
     let found = history.find(&crate::state::Filter::newest(100));
-    let view = api::EventsView { ts: None, began_ns: BOOT, found: &found, kept: &[] };
+    let view = api::EventsView { ts: None, began_ns: BOOT, known_since_ns: BOOT, found: &found, kept: &[] };
     check("api-events.json", &pretty(&api::events(&view).expect("JSON")));
     let (snapshot, topology, clock) = (traced().snapshot(), topology(), clock());
     let view = api::ApiView { snapshot: &snapshot, topology: &topology, clock: &clock, now_ns: 1_000_000 };

@@ -127,7 +127,7 @@ fn form(view: &PageView<'_>, subject: &Subject) -> Option<Form> {
         Subject::Process(_) | Subject::Queue { .. } => return None,
     };
     let sample = view.tracing.ts.as_deref().and_then(|ts| Some(format!("{}Z", ts.get(..19)?)));
-    let began = view.tracing.began_ns.div_euclid(1_000_000_000);
+    let began = view.tracing.known_since_ns.div_euclid(1_000_000_000);
     Some(Form { filter, sort, at, began, sample: sample.unwrap_or_default() })
 }
 

@@ -93,6 +93,10 @@ pub struct Begin {
     /// `None` but for a daemon's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
+    /// /proc/sys/kernel/random/boot_id: CLOCK_MONOTONIC, PIDs and ids are comparable within it. `None` where it could not
+    /// be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
 }
 
 /// Where it was made.
@@ -111,8 +115,19 @@ impl Begin {
     pub fn new(machine: Machine, limits: StateLimits) -> Self {
         let program = format!("kfd-trace {}", env!("CARGO_PKG_VERSION"));
         let (at_ns, unix_ns, selected, sample_ns, part) = (0, 0, false, 0, None);
-        let kfd_trace_recording = VERSION;
-        Begin { kfd_trace_recording, program, machine, at_ns, unix_ns, selected, limits, sample_ns, part }
+        let (kfd_trace_recording, boot_id) = (VERSION, None);
+        Begin {
+            kfd_trace_recording,
+            program,
+            machine,
+            at_ns,
+            unix_ns,
+            selected,
+            limits,
+            sample_ns,
+            part,
+            boot_id,
+        }
     }
 
     /// A daemon's, with its initial state.

@@ -39,6 +39,8 @@ pub struct Reader<R> {
     is_zstd: bool,
     begun: bool,
     over: bool,
+    /// Lines that begin so are passed over.
+    passed: &'static [&'static str],
 }
 
 impl<R: BufRead> Reader<R> {
@@ -46,7 +48,13 @@ impl<R: BufRead> Reader<R> {
         let (mut context, items) = (DCtx::create(), VecDeque::new());
         // It is within libzstd's bounds.
         let _ = context.set_parameter(DParameter::WindowLogMax(WINDOW));
-        Reader { from, context, items, error: None, is_zstd: false, begun: false, over: false }
+        Reader { from, context, items, error: None, is_zstd: false, begun: false, over: false, passed: &[] }
+    }
+
+    /// Passes over lines that begin so, unread.
+    #[must_use]
+    pub(super) fn without(self, passed: &'static [&'static str]) -> Self {
+        Reader { passed, ..self }
     }
 
     /// The text of the next block, empty for a frame that is meant to be skipped; `None` at the end of the file.
@@ -91,6 +99,9 @@ impl<R: BufRead> Reader<R> {
                 if !self.begun {
                     version(line)?;
                     self.begun = true;
+                }
+                if self.passed.iter().any(|begin| line.starts_with(begin)) {
+                    continue;
                 }
                 let item = serde_json::from_str(line);
                 self.items.push_back(item.map_err(|error| ReadError::Damaged(error.to_string()))?);

@@ -5,7 +5,7 @@ use crate::attribute::Topology;
 use crate::model::event::Event;
 use crate::model::ioctl::{self, Mismatch, Named};
 use crate::model::verdict::Sight;
-use crate::state::{Change, Input, State};
+use crate::state::{Change, Gap, Input, State};
 use crate::text::clock::Clock;
 use crate::text::escape;
 use std::collections::BTreeMap;
@@ -23,8 +23,7 @@ pub enum Line<'a> {
     /// What came before is not known to be all.
     Gap {
         at_ns: u64,
-        /// Changes that were lost; `None` where they were not counted.
-        lost: Option<u64>,
+        gap: Gap,
     },
 }
 
@@ -45,6 +44,7 @@ pub struct Replay {
     pub now_ns: u64,
     /// Of the file that is played.
     part: Option<Part>,
+    boot_id: Option<String>,
     /// Reported when it is known what procfs had of their processes: that comes right after them.
     held: Vec<(Event, Change)>,
 }
@@ -69,6 +69,7 @@ impl Replay {
             lost: None,
             now_ns: begin.at_ns,
             part: begin.part,
+            boot_id: begin.boot_id.clone(),
             held: Vec::new(),
         }
     }
@@ -128,8 +129,10 @@ impl Replay {
         // The line has the times of this file.
         self.clock.mono_to_wall_ns = i128::from(begin.unix_ns) - i128::from(begin.at_ns);
         let of_run = |part: &Part| before.part.is_some_and(|before| before.run_unix_ns == part.run_unix_ns);
-        let lost = begin.part.filter(of_run).map(|part| part.lost).filter(|lost| *lost > 0);
-        show(self, Line::Gap { at_ns: begin.at_ns, lost })
+        let lost_changes = begin.part.filter(of_run).map(|part| part.lost).filter(|lost| *lost > 0);
+        let is_of_boot = begin.boot_id.is_some() && begin.boot_id == before.boot_id;
+        let lasted_ns = begin.at_ns.checked_sub(before.now_ns).filter(|_| is_of_boot);
+        show(self, Line::Gap { at_ns: begin.at_ns, gap: Gap { lasted_ns, lost_changes } })
     }
 
     /// Shows what is known to be missing before the first item.
@@ -143,7 +146,8 @@ impl Replay {
     ) -> Result<(), E> {
         let Some(lost) = begin.part.map(|part| part.lost).filter(|lost| *lost > 0) else { return Ok(()) };
         self.clock.mono_to_wall_ns = i128::from(begin.unix_ns) - i128::from(begin.at_ns);
-        show(self, Line::Gap { at_ns: begin.at_ns, lost: Some(lost) })
+        let gap = Gap { lasted_ns: None, lost_changes: Some(lost) };
+        show(self, Line::Gap { at_ns: begin.at_ns, gap })
     }
 
     /// Shows the last lines. To be called after the last item.

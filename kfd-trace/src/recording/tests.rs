@@ -105,7 +105,14 @@ fn items() -> Vec<Item> {
     let (image, rows) = state().image();
     let mut items = vec![
         // The program's version is its own.
-        Item::Begin(Begin { program: "kfd-trace".to_owned(), ..begin() }.of_part(part)),
+        Item::Begin(
+            Begin {
+                program: "kfd-trace".to_owned(),
+                boot_id: Some("c0a5a1b2-2f3e-4d5c-8b7a-0123456789ab".to_owned()),
+                ..begin()
+            }
+            .of_part(part),
+        ),
         Item::Driver { named: Named::default(), sizes: [(2, 96)].into() },
         Item::Gpus(topology()),
         Item::Clock { wall_ns: 1_790_000_000_000_000_000, boot_ns: 5_000_000 },
@@ -143,10 +150,11 @@ fn the_format_is_the_one_of_its_version() {
     assert_eq!(read, items());
 }
 
-/// Recordings of released programs: these files are never written again.
-const KEPT: [&str; 2] = [
+/// Recordings of earlier programs: these files are never written again.
+const KEPT: [&str; 3] = [
     include_str!("../../tests/golden/recording-1-as-of-0.1.0.jsonl"),
     include_str!("../../tests/golden/recording-1.jsonl"),
+    include_str!("../../tests/golden/recording-2-without-boot-id.jsonl"),
 ];
 
 /// Whether it has all that the older one has.

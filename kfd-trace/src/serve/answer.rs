@@ -27,6 +27,8 @@ struct Now {
     ts: Option<String>,
     /// The daemon's start, nanoseconds of the Unix epoch.
     began_ns: i64,
+    /// From when on the history is known, likewise.
+    known_since_ns: i64,
 }
 
 impl Now {
@@ -40,7 +42,9 @@ impl SharedPage {
         let clock = Clock { mono_to_wall_ns: i128::from(clock::wall_minus_mono_ns()), zone: TimeZone::UTC };
         let ns = clock::mono_ns();
         let ts = clock.rfc3339(ns);
-        Now { clock, ns, ts, began_ns: self.started_unix_ns }
+        let began_ns = self.started_unix_ns;
+        let known_since_ns = self.history().earlier_since_ns().unwrap_or(began_ns);
+        Now { clock, ns, ts, began_ns, known_since_ns }
     }
 
     fn kept(&self) -> [(Class, Kept); Class::ALL.len()] {
@@ -77,7 +81,7 @@ impl SharedPage {
             now: &view,
             ended: &ended,
             at_ns,
-            began_ns: now.began_ns,
+            known_since_ns: now.known_since_ns,
             kept,
             traced,
         }))
@@ -90,7 +94,8 @@ impl SharedPage {
             let history = self.history();
             (history.find(filter), kept(&history))
         };
-        written(api::events(&EventsView { ts: now.ts, began_ns: now.began_ns, found: &found, kept: &kept }))
+        let Now { ts, began_ns, known_since_ns, .. } = now;
+        written(api::events(&EventsView { ts, began_ns, known_since_ns, found: &found, kept: &kept }))
     }
 
     /// Shows the state of the tracing.
@@ -102,6 +107,7 @@ impl SharedPage {
         show(&Tracing {
             ts: &now.ts,
             began_ns: now.began_ns,
+            known_since_ns: now.known_since_ns,
             why_not: taken.why.as_deref(),
             probes: &taken.probes,
             missed: &tables.missed,

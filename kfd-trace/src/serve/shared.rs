@@ -109,6 +109,11 @@ impl SharedPage {
         let _ = self.exported.set(exported);
     }
 
+    /// The history goes on with that of an earlier daemon, which is known from `since_ns` on, nanoseconds of the Unix epoch.
+    pub fn remembers(&self, earlier: History, since_ns: i64) {
+        self.history().take_over(earlier, since_ns);
+    }
+
     pub(super) fn phase(&self) -> MutexGuard<'_, Phase> {
         locked(&self.phase)
     }

@@ -1,5 +1,5 @@
 //! Recent changes of who holds what, and recent incidents. Kept for a while, also after the processes have
-//! ended. In memory only.
+//! ended. In memory only; a daemon's recordings give it back after a restart.
 //!
 //! In: events with the [`Change`] they made. Out: [`Entry`]s. Each class of events has its own bounds, in
 //! number and in bytes, so that a storm in one class evicts nothing from another. Within a class each process
@@ -14,11 +14,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+mod ended;
 mod entry;
 mod log;
 mod owner;
 
-pub use entry::{Ended, Entry, What};
+pub use ended::Ended;
+pub use entry::{Entry, Gap, What};
 pub use kfd_trace_common::kind::Class;
 pub use log::Kept;
 pub use owner::Owner;
@@ -59,11 +61,14 @@ impl Filter {
     }
 
     fn takes(&self, entry: &Entry) -> bool {
-        let pid = |pid| entry.pid() == Some(pid) || entry.what.hit().contains(&pid);
+        // In a gap anything may have happened.
+        let is_gap = matches!(entry.what, What::Gap(_));
+        let pid = |pid| is_gap || entry.pid() == Some(pid) || entry.what.hit().contains(&pid);
+        let gpu = |gpu_id| is_gap || entry.what.gpu_id() == Some(gpu_id);
         self.since_ns.is_none_or(|since| entry.wall_ns >= since)
             && self.until_ns.is_none_or(|until| entry.wall_ns <= until)
             && self.pid.is_none_or(pid)
-            && self.gpu_id.is_none_or(|gpu_id| entry.what.gpu_id() == Some(gpu_id))
+            && self.gpu_id.is_none_or(gpu)
             && (self.events.is_empty() || self.events.contains(entry.name()))
     }
 }
@@ -115,6 +120,8 @@ pub struct History {
     traced: VecDeque<Range<i64>>,
     /// What is new, for who takes it; `None`: nobody does.
     outlet: Option<Outlet>,
+    /// The begin of what an earlier tracer knew, nanoseconds since the Unix epoch; `None` where it begins with this one.
+    earlier_since_ns: Option<i64>,
 }
 
 impl Default for History {
@@ -126,7 +133,7 @@ impl Default for History {
 impl History {
     fn bounded(limits: impl Fn(Class) -> ClassLimits) -> Self {
         let logs = Class::ALL.map(|class| Log::new(limits(class)));
-        History { logs, next: 0, traced: VecDeque::new(), outlet: None }
+        History { logs, next: 0, traced: VecDeque::new(), outlet: None, earlier_since_ns: None }
     }
 
     /// From here on, what is new is also kept for [`History::take_new`]; `all`: events that the history does not keep, too.
@@ -160,6 +167,41 @@ impl History {
         let what = What::Driver { loaded, loads };
         let wall_ns = wall(mono_ns, mono_to_wall_ns);
         self.put(Entry { mono_ns, wall_ns, owner: None, tid: 0, task_tgid: 0, what });
+    }
+
+    /// Takes over what an earlier tracer of this boot knew. It is not new to who takes what is new. To be called before
+    /// anything is added. `since_ns`: from when on that is, nanoseconds since the Unix epoch.
+    pub fn take_over(&mut self, earlier: History, since_ns: i64) {
+        if self.next == 0 {
+            let outlet = self.outlet.take();
+            *self = History { outlet, earlier_since_ns: Some(since_ns), ..earlier };
+        }
+    }
+
+    /// From when on the entries of an earlier tracer are known, if there are any: nanoseconds since the Unix epoch.
+    #[must_use]
+    pub fn earlier_since_ns(&self) -> Option<i64> {
+        self.earlier_since_ns
+    }
+
+    /// One tracer ended, and the next one has found what exists: `later` gets the begins of queues that `earlier` knew,
+    /// and what ended meanwhile is added. None of it is new to who takes what is new: it is of the tracer before.
+    pub fn continues(
+        &mut self,
+        earlier: &mut State,
+        later: &mut State,
+        gap: Gap,
+        at_ns: u64,
+        mono_to_wall_ns: i64,
+    ) {
+        let outlet = self.outlet.take();
+        let (wall_ns, what) = (wall(at_ns, mono_to_wall_ns), What::Gap(gap));
+        self.put(Entry { mono_ns: at_ns, wall_ns, owner: None, tid: 0, task_tgid: 0, what });
+        later.inherit(earlier);
+        for (event, change) in earlier.end_unfound(later, at_ns) {
+            self.record(&event, &change, earlier, mono_to_wall_ns);
+        }
+        self.outlet = outlet;
     }
 
     /// Probes are attached from now on, and existing processes and queues are known.

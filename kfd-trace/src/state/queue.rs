@@ -146,6 +146,9 @@ pub struct PriorityChange {
 pub(super) struct Rare {
     pub(super) suspended: Suspended,
     pub(super) priority: Option<PriorityChange>,
+    /// When an earlier tracer found it, CLOCK_MONOTONIC nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) found_before_ns: Option<u64>,
 }
 
 impl Queue {
@@ -194,6 +197,24 @@ impl Queue {
         self.adopted_ns.or(self.born_ns)
     }
 
+    /// When an earlier tracer of this boot found it, if one did, and its creation is not known.
+    #[must_use]
+    pub fn found_before_ns(&self) -> Option<u64> {
+        self.rare.as_ref().and_then(|rare| rare.found_before_ns)
+    }
+
+    /// When it was found first, of a queue whose creation was not seen.
+    #[must_use]
+    pub fn found_ns(&self) -> Option<u64> {
+        self.found_before_ns().or(self.adopted_ns).filter(|_| self.born_ns.is_none())
+    }
+
+    /// The time from which it is known to have existed.
+    #[must_use]
+    pub fn stood_from_ns(&self) -> Option<u64> {
+        self.born_ns.or(self.found_ns())
+    }
+
     #[must_use]
     pub fn label(&self) -> QueueLabel {
         QueueLabel { gpu_id: self.facts.gpu_id, queue_type: self.facts.queue_type }
@@ -212,6 +233,11 @@ impl Queue {
             Some(change) => change.created_with,
             None => self.facts.priority.filter(|_| self.born_ns.is_some()),
         }
+    }
+
+    /// What few queues have, to be changed and kept.
+    pub(super) fn rare(&self) -> Rare {
+        self.rare.as_deref().cloned().unwrap_or_default()
     }
 
     pub(super) fn keep(&mut self, rare: Rare) {

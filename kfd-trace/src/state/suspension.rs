@@ -92,7 +92,7 @@ impl Queue {
     }
 
     fn keep_suspended(&mut self, suspended: Suspended) {
-        self.keep(Rare { suspended, priority: self.priority_change() });
+        self.keep(Rare { suspended, ..self.rare() });
     }
 
     /// Its properties were read: what they show of it holds, by whom and since when only if it is still suspended.

@@ -66,7 +66,7 @@ impl Queue {
         self.found_suspended(now.suspended);
         let changed = before.priority.filter(|before| self.facts.priority != Some(*before))?;
         let priority = Some(PriorityChange { by, created_with });
-        self.keep(Rare { priority, suspended: self.suspended().clone() });
+        self.keep(Rare { priority, ..self.rare() });
         Some(changed)
     }
 }

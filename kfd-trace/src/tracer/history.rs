@@ -6,7 +6,7 @@ use crate::events::decode::Undecodable;
 use crate::model::event::Event;
 use crate::probes::session::Session;
 use crate::runtime::clock;
-use crate::state::{Change, History};
+use crate::state::{Change, Gap, History, State};
 
 /// Adds records; the tracer's clock is at its current value.
 pub(crate) fn records(tracer: &mut Tracer, history: &mut History, records: &[Result<Event, Undecodable>]) {
@@ -25,6 +25,18 @@ pub(crate) fn records(tracer: &mut Tracer, history: &mut History, records: &[Res
 pub(crate) fn reported(tracer: &Tracer, history: &mut History, reported: &[(Event, Change)]) {
     let offset_ns = offset_ns(tracer);
     reported.iter().for_each(|(event, change)| history.record(event, change, &tracer.state, offset_ns));
+}
+
+/// The first tracing begins, after that of an earlier daemon whose last state is known, and the time until which it saw what
+/// happened. To be called before [`begins`].
+pub(crate) fn continues(tracer: &mut Tracer, history: &mut History, mut earlier: State, until_ns: u64) {
+    tracer.renew_clock();
+    let offset_ns = offset_ns(tracer);
+    // The probes were attached before the first of these was found.
+    let found_ns = tracer.state.live().map(|row| row.first_seen_ns).min();
+    let at_ns = found_ns.unwrap_or_else(clock::mono_ns);
+    let gap = Gap { lasted_ns: at_ns.checked_sub(until_ns), lost_changes: None };
+    history.continues(&mut earlier, &mut tracer.state, gap, at_ns, offset_ns);
 }
 
 /// The tracing begins, or continues with another driver: adds what exists already.

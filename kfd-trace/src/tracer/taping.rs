@@ -5,6 +5,7 @@
 
 use super::engine::Tracer;
 use crate::attribute::Topology;
+use crate::kernel::boot_id;
 use crate::model::verdict::Sight;
 use crate::output::status;
 use crate::recording::{Begin, Item, Machine, STEP_NS};
@@ -21,12 +22,17 @@ pub struct Taping {
     sight: Option<Sight>,
     /// The inner `None`: it could not be read.
     lost: Option<Option<BTreeMap<String, u64>>>,
-    /// When losses were read last.
+    /// When losses were read last, and written.
     looked: Option<Instant>,
+    wrote: Option<Instant>,
 }
 
 /// Interval at which losses are read from the kernel, with all that the programs' maps have.
 const LOSSES: Duration = Duration::from_secs(5);
+
+/// Then they are written, also where they are as before: until when a tracer that was killed saw what happened is known by
+/// the last time that its recording has.
+const ALIVE: Duration = Duration::from_secs(10);
 
 impl Taping {
     /// The begin of a recording. `selected`: single processes are traced.
@@ -37,6 +43,7 @@ impl Taping {
             unix_ns: clock::unix_ns(),
             selected,
             sample_ns: tracer.samples.interval_ns,
+            boot_id: boot_id(&tracer.roots.procfs),
             ..Begin::new(machine(), tracer.state.limits())
         })
     }
@@ -106,7 +113,9 @@ impl Taping {
         }
         let lost = tracer.tables().ok().map(|tables| tables.missing(&tracer.undecoded));
         self.looked = Some(Instant::now());
-        if self.lost.as_ref() != Some(&lost) {
+        let is_due = self.wrote.is_none_or(|wrote| wrote.elapsed() >= ALIVE);
+        if is_due || self.lost.as_ref() != Some(&lost) {
+            self.wrote = Some(Instant::now());
             put(Item::Lost { at_ns: clock::mono_ns(), lost: lost.clone() })?;
             self.lost = Some(lost);
         }
@@ -138,7 +147,9 @@ impl Taping {
     }
 }
 
-fn machine() -> Machine {
+/// Of this process.
+#[must_use]
+pub fn machine() -> Machine {
     let name = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
     Machine { host: text(name.nodename()), kernel: text(name.release()), machine: text(name.machine()) }

@@ -120,15 +120,18 @@ fn past(history: &History, now: &ApiView<'_>) {
     let kept = Class::ALL.map(|class| (class, history.kept(class)));
     let found = history.find(&Filter::newest(usize::MAX));
     let ts = now.clock.rfc3339(NOW_NS);
-    let view = EventsView { ts: ts.clone(), began_ns: BOOT_NS, found: &found, kept: &kept };
+    let view =
+        EventsView { ts: ts.clone(), began_ns: BOOT_NS, known_since_ns: BOOT_NS, found: &found, kept: &kept };
     document(&api::events(&view).expect("a document"));
     let ended = history.ended_after(BOOT_NS);
     let queues = history.kept(Class::Queues);
-    let view = HeldView { now, ended: &ended, at_ns: BOOT_NS, began_ns: BOOT_NS, kept: queues, traced: true };
+    let view =
+        HeldView { now, ended: &ended, at_ns: BOOT_NS, known_since_ns: BOOT_NS, kept: queues, traced: true };
     document(&api::held(&view).expect("a document"));
     let tracing = Tracing {
         ts: &ts,
         began_ns: BOOT_NS,
+        known_since_ns: BOOT_NS,
         why_not: None,
         types: &TypesReport::default(),
         probes: &[],

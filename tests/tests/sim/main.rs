@@ -17,6 +17,7 @@ mod ps;
 mod recording;
 mod refused;
 mod remote;
+mod restart;
 mod run;
 mod script;
 mod short_lived;

@@ -127,6 +127,7 @@ pub(crate) const MAIN: Boot = Boot {
                 "recording::a_full",
                 "recording::a_recording_is_its",
                 "recording::what",
+                "restart::",
                 "run::it",
                 "top::the_terminal",
                 "top::tmux",

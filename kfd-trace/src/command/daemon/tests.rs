@@ -35,7 +35,8 @@ async fn waited(root: &Path, driver_loads: u64) -> (Option<Result<(), Stop>>, Re
     let page = SharedPage::new(roots, detail(0));
     let _turn = signals::tests::TURN.lock().await;
     let (mut signals, mut supervisor) = (Signals::new().unwrap(), Supervisor::from_env());
-    let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor);
+    let past = &mut PastReading::default();
+    let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor, past);
     let ended = timeout(Duration::from_secs(1), waiting).await.ok();
     (ended.map(|ended| ended.map(drop)), page.ready())
 }
@@ -58,7 +59,8 @@ async fn who_waits_for_a_driver_is_up() {
         (SharedPage::new(Roots::under(root.path()), detail(0)), Signals::new().unwrap());
     let (mut supervisor, reported) = listening();
     let tracer = Tracer::idle(&Roots::under(root.path()));
-    let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor);
+    let past = &mut PastReading::default();
+    let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor, past);
     assert!(timeout(Duration::from_secs(3), waiting).await.is_err(), "it goes on waiting");
     let reported = reported.borrow();
     assert!(reported.iter().any(|line| line == "READY=1"), "{reported:?}");

@@ -15,8 +15,10 @@ use std::sync::Arc;
 pub struct EventsView<'a> {
     /// Now, RFC 3339.
     pub ts: Option<String>,
-    /// Start of the daemon, nanoseconds of the Unix epoch: nothing earlier is known.
+    /// Start of the daemon, nanoseconds of the Unix epoch.
     pub began_ns: i64,
+    /// Likewise; nothing earlier is known.
+    pub known_since_ns: i64,
     pub found: &'a Matches,
     pub kept: &'a [(Class, Kept)],
 }
@@ -29,6 +31,7 @@ pub fn events(view: &EventsView<'_>) -> serde_json::Result<String> {
     #[derive(Serialize)]
     struct List<'a> {
         began: Option<String>,
+        known_since: Option<String>,
         matched: usize,
         events: Vec<Reported<'a>>,
         history: Vec<Bounds>,
@@ -38,6 +41,7 @@ pub fn events(view: &EventsView<'_>) -> serde_json::Result<String> {
         view.ts.clone(),
         List {
             began: clock::rfc3339(view.began_ns),
+            known_since: clock::rfc3339(view.known_since_ns),
             matched: *matched,
             events: entries.iter().map(Reported).collect(),
             history: bounds(view.kept),
@@ -55,6 +59,9 @@ impl Serialize for Reported<'_> {
         if let What::Driver { loaded, loads } = entry.what {
             let what = if loaded { Driver::Loaded } else { Driver::Unloaded };
             return json::driver_line(what, entry.mono_ns, &clock, loads).serialize(serializer);
+        }
+        if let What::Gap(gap) = entry.what {
+            return json::gap_line(gap, entry.mono_ns, &clock).serialize(serializer);
         }
         let Some((event, change)) = entry.event() else { return serializer.serialize_none() };
         let row = entry.owner.as_ref().map(|owner| owner.row());

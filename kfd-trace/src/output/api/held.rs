@@ -3,7 +3,7 @@
 use super::ApiView;
 use super::view::written;
 use super::who::Who;
-use crate::model::event::{ProcessId, QueueType};
+use crate::model::event::QueueType;
 use crate::state::{Entry, Kept, Process, Queue, What};
 use crate::text::clock;
 use serde::Serialize;
@@ -19,8 +19,8 @@ pub struct HeldView<'a> {
     pub ended: &'a [Arc<Entry>],
     /// The requested time, nanoseconds of the Unix epoch.
     pub at_ns: i64,
-    /// Start of the daemon, nanoseconds of the Unix epoch.
-    pub began_ns: i64,
+    /// Nothing earlier is known, nanoseconds of the Unix epoch.
+    pub known_since_ns: i64,
     /// For the class of queues.
     pub kept: Kept,
     /// Probes were attached at that time.
@@ -61,7 +61,8 @@ pub fn held(view: &HeldView<'_>) -> serde_json::Result<String> {
 }
 
 pub(in crate::output) fn holdings<'a>(view: &HeldView<'a>) -> Holdings<'a> {
-    let since_ns = view.kept.dropped_until_ns.map_or(view.began_ns, |until| until.max(view.began_ns));
+    let known_ns = view.known_since_ns;
+    let since_ns = view.kept.dropped_until_ns.map_or(known_ns, |until| until.max(known_ns));
     let now = view.now;
     let live = now.snapshot.queues().filter_map(|(process, queue)| live(process, queue, view));
     let lives: BTreeSet<Stay> = now.snapshot.queues().map(|(process, queue)| stay(process, queue)).collect();
@@ -83,7 +84,7 @@ fn key<'r>(row: &'r HoldingRow<'_>) -> (Option<u32>, Option<u32>, &'r Option<Str
 
 fn live<'a>(process: &'a Process, queue: &Queue, view: &HeldView<'a>) -> Option<HoldingRow<'a>> {
     let clock = view.now.clock;
-    let from_ns = clock.unix_ns(queue.born_ns.or(queue.adopted_ns)?)?;
+    let from_ns = clock.unix_ns(queue.stood_from_ns()?)?;
     (from_ns <= view.at_ns).then(|| HoldingRow {
         who: process.into(),
         gpu: queue.facts.gpu_id.and_then(|id| view.now.topology.label(id)),
@@ -91,23 +92,25 @@ fn live<'a>(process: &'a Process, queue: &Queue, view: &HeldView<'a>) -> Option<
         queue_id: queue.queue_id,
         queue_type: queue.facts.queue_type.map(QueueType::name),
         born: queue.born_ns.and_then(|at| clock.rfc3339(at)),
-        found: queue.adopted_ns.filter(|_| queue.born_ns.is_none()).and_then(|at| clock.rfc3339(at)),
+        found: queue.found_ns().and_then(|at| clock.rfc3339(at)),
         ended: None,
         cause: None,
     })
 }
 
-/// Identity of a queue: its process, its id, and since when it is known to exist.
-type Stay = (Option<u32>, Option<ProcessId>, u32, Option<u64>);
+/// Identity of a queue: its process, its id, and since when it is known to exist. The number of a process is a daemon's own,
+/// and some entries are of an earlier one.
+type Stay = (Option<u32>, Option<u32>, u32, Option<u64>);
 
 fn stay(process: &Process, queue: &Queue) -> Stay {
-    (process.tgid, process.id(), queue.queue_id, queue.born_ns.or(queue.adopted_ns))
+    (process.tgid, process.context_id, queue.queue_id, queue.stood_from_ns())
 }
 
 fn ended<'a>(entry: &'a Entry, lives: &BTreeSet<Stay>, view: &HeldView<'a>) -> Option<HoldingRow<'a>> {
     let What::QueueDestroy(queue) = &entry.what else { return None };
     // Its destroy failed later: it is alive.
-    if lives.contains(&(entry.pid(), entry.process(), queue.queue_id, queue.stood_from_ns())) {
+    let context_id = entry.owner.as_ref().and_then(|owner| owner.context_id);
+    if lives.contains(&(entry.pid(), context_id, queue.queue_id, queue.stood_from_ns())) {
         return None;
     }
     let at = |mono_ns: u64| clock::rfc3339(entry.mono_to_wall_ns().checked_add_unsigned(mono_ns)?);
@@ -118,7 +121,7 @@ fn ended<'a>(entry: &'a Entry, lives: &BTreeSet<Stay>, view: &HeldView<'a>) -> O
         queue_id: queue.queue_id,
         queue_type: queue.queue_type.map(QueueType::name),
         born: queue.born_ns.and_then(at),
-        found: queue.found_ns.filter(|_| queue.born_ns.is_none()).and_then(at),
+        found: queue.stood_from_ns().filter(|_| queue.born_ns.is_none()).and_then(at),
         ended: clock::rfc3339(entry.wall_ns),
         cause: queue.cause.map(crate::state::Cause::name),
     })

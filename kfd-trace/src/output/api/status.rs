@@ -20,6 +20,8 @@ pub struct Tracing<'a> {
     pub ts: &'a Option<String>,
     /// Start of the daemon, nanoseconds of the Unix epoch.
     pub began_ns: i64,
+    /// Likewise: from when on the history is known.
+    pub known_since_ns: i64,
     /// Why nothing is traced now, if so.
     pub why_not: Option<&'a str>,
     /// Empty while nothing is traced.

@@ -5,7 +5,7 @@ use crate::model::incident::{CuMask, Eviction, MqdOp, QueueUpdate, Trigger, VmFa
 use crate::model::suspension::samples::suspension;
 use crate::output::samples::{PID, clock, topology, traced};
 use crate::state::samples::{event, facts, seen};
-use crate::state::{Class, Filter, History, State};
+use crate::state::{Class, Filter, Gap, History, State};
 use serde_json::{Value, json};
 
 const GPU: u32 = 58270;
@@ -255,13 +255,18 @@ fn events_are_reported_as_the_stream_shows_them() {
         1,
     )
     .expect("memory");
+    let gap = Gap { lasted_ns: Some(7), lost_changes: None };
+    crate::output::event::json::gap(&mut stream, 100_001, &clock, gap).expect("memory");
     let stream = String::from_utf8(stream).expect("UTF-8");
     let stream: Vec<Value> = stream.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
 
     let (_, mut history) = remembered(&events);
     history.driver(false, 1, 100_000, BOOT);
+    let none = || State::new(state.limits());
+    history.continues(&mut none(), &mut none(), gap, 100_001, BOOT);
     let found = history.find(&Filter::newest(100));
-    let view = EventsView { ts: None, began_ns: BOOT, found: &found, kept: &kept(&history) };
+    let view =
+        EventsView { ts: None, began_ns: BOOT, known_since_ns: BOOT, found: &found, kept: &kept(&history) };
     let text = super::events(&view).expect("JSON");
     let reported: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(reported["events"], Value::from(stream));
@@ -269,7 +274,7 @@ fn events_are_reported_as_the_stream_shows_them() {
     assert!(found.entries.iter().all(|entry| names.contains(&entry.name())), "a filter finds each");
     assert_eq!(
         (&reported["matched"], &reported["began"]),
-        (&json!(15), &json!("2026-09-21T14:13:20.000000000Z"))
+        (&json!(16), &json!("2026-09-21T14:13:20.000000000Z"))
     );
     assert_eq!(
         reported["history"][2],
@@ -286,7 +291,8 @@ fn at(state: &State, history: &History, mono_ns: i64) -> Value {
     let ended = history.ended_after(at_ns);
     let kept = history.kept(Class::Queues);
     let traced = mono_ns < 65_000;
-    let text = held(&HeldView { now: &view, ended: &ended, at_ns, began_ns: BOOT + 5_000, kept, traced });
+    let text =
+        held(&HeldView { now: &view, ended: &ended, at_ns, known_since_ns: BOOT + 5_000, kept, traced });
     serde_json::from_str(&text.expect("JSON")).expect("JSON")
 }
 
@@ -357,6 +363,7 @@ fn the_status_shows_what_cannot_be_seen_and_why() {
     let tracing = Tracing {
         ts: &None,
         began_ns: BOOT,
+        known_since_ns: BOOT,
         why_not: None,
         probes: &probes,
         missed: &missed,

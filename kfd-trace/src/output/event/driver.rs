@@ -1,10 +1,12 @@
 //! Stream lines that belong to no process: the driver was unloaded, or its successor is traced.
 
-use super::json::SCHEMA;
 use crate::text::clock::Clock;
 use crate::text::escape;
 use serde::Serialize;
 use std::io::{self, Write};
+
+/// Version of the format of all lines.
+pub const SCHEMA: u32 = 1;
 
 /// State change of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

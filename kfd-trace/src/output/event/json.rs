@@ -6,17 +6,15 @@
 
 use super::context::Context;
 pub(crate) use super::driver::line as driver_line;
-pub use super::driver::{Driver, driver};
+pub use super::driver::{Driver, SCHEMA, driver};
 pub use super::gap::gap;
+pub(crate) use super::gap::line as gap_line;
 use super::{EventFields, fields};
 use crate::model::event::Event;
 use crate::output::names::Decimal;
 use crate::text::escape;
 use serde::Serialize;
 use std::io::{self, Write};
-
-/// Version of the format.
-pub const SCHEMA: u32 = 1;
 
 /// One line.
 #[derive(Serialize)]

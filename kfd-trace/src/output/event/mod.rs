@@ -6,7 +6,7 @@
 pub mod context;
 mod driver;
 mod eviction;
-mod gap;
+pub(crate) mod gap;
 mod gpu;
 mod ioctl;
 pub mod json;
@@ -131,6 +131,9 @@ fn thread(event: &Event) -> String {
 pub(super) fn remembered(entry: &Entry) -> String {
     if let What::Driver { loads, .. } = entry.what {
         return format!("loading {loads}");
+    }
+    if let What::Gap(gap) = entry.what {
+        return gap::brief(gap);
     }
     let Some((event, change)) = entry.event() else { return String::new() };
     brief(&event, &change)

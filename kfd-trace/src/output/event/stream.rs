@@ -5,6 +5,7 @@
 use super::context::Context;
 use super::{detail, gap};
 use crate::model::event::{Body, Event};
+use crate::state::Gap;
 use crate::text::clock::Clock;
 use crate::text::escape;
 use anstyle::{AnsiColor, Style};
@@ -46,13 +47,13 @@ impl Stream {
         writeln!(out, " {}", detail(event, context))
     }
 
-    /// Writes that something is missing before this. `lost`: changes, if they were counted.
+    /// Writes that something is missing before this.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn gap(self, out: &mut impl Write, mono_ns: u64, clock: &Clock, lost: Option<u64>) -> io::Result<()> {
+    pub fn gap(self, out: &mut impl Write, mono_ns: u64, clock: &Clock, gap: Gap) -> io::Result<()> {
         write!(out, "{:TIME$} ", clock.time_of_day(mono_ns))?;
-        self.styled(out, AnsiColor::Red.on_default(), &gap::text(lost))?;
+        self.styled(out, AnsiColor::Red.on_default(), &gap::text(gap))?;
         writeln!(out)
     }
 

@@ -91,8 +91,8 @@ pub(super) fn sections(view: &PageView<'_>, at_ns: i64) -> Result<Sections, Stri
     let none = ApiView { snapshot: &nothing, topology: &no_topology, clock: &clock, now_ns: 0 };
     let now = view.now.unwrap_or(&none);
     let Past { recent, ended, traced, kept, .. } = view.past;
-    let (began_ns, kept, traced) = (view.tracing.began_ns, *kept, *traced);
-    let held = Held::new(&HeldView { now, ended, at_ns, began_ns, kept, traced }, ts.clone());
+    let (known_since_ns, kept, traced) = (view.tracing.known_since_ns, *kept, *traced);
+    let held = Held::new(&HeldView { now, ended, at_ns, known_since_ns, kept, traced }, ts.clone());
     let events = EventsPart::new(recent, now.topology, "Events until then", "the newest first (UTC)");
     let top = Top {
         headline: match (held.traced, held.complete) {

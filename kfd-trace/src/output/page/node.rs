@@ -131,7 +131,7 @@ pub(super) fn sections(view: &PageView<'_>, (filter, sort): (&str, Sort)) -> Res
         sections
             .push(Section::new("evictions", &EvictionsPart { now: evicted, seen: seen.evictions, moved })?);
     }
-    let began = clock::rfc3339(view.tracing.began_ns).as_deref().map(seconds).unwrap_or_default();
+    let began = clock::rfc3339(view.tracing.known_since_ns).as_deref().map(seconds).unwrap_or_default();
     let caption = "Processes that began and ended, and errors, the newest first (UTC)";
     let events = EventsPart::new(&view.past.recent, topology, "Events", caption);
     let events = events.or(format!("Nothing has happened since {began} UTC."));

@@ -1,7 +1,7 @@
 //! What a page shows, parsed from its path and parameters.
 
 use crate::output::api::QueryPairs;
-use crate::state::{Entry, Filter, History, Kept};
+use crate::state::{Entry, Filter, History, Kept, What};
 use crate::text::escape;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -183,16 +183,22 @@ impl Past {
                 ..Past::default()
             },
             Subject::Process(pid) => Past {
-                recent: newest(Filter { pid: Some(*pid), ..Filter::newest(HISTORY) }),
+                recent: known(newest(Filter { pid: Some(*pid), ..Filter::newest(HISTORY) })),
                 ..Past::default()
             },
             Subject::Queue { pid, queue_id } => {
                 let mut recent = newest(Filter { pid: Some(*pid), ..Filter::newest(usize::MAX) });
                 recent.retain(|entry| entry.what.concerns(*queue_id));
-                Past { recent, ..Past::default() }
+                Past { recent: known(recent), ..Past::default() }
             }
         }
     }
+}
+
+/// Gaps alone show nothing of it.
+fn known(entries: Vec<Arc<Entry>>) -> Vec<Arc<Entry>> {
+    let is_gap = |entry: &Arc<Entry>| matches!(entry.what, What::Gap(_));
+    if entries.iter().all(is_gap) { Vec::new() } else { entries }
 }
 
 #[cfg(test)]

@@ -136,6 +136,7 @@ impl World {
         let tracing = Tracing {
             ts: &clock.rfc3339(now_ns),
             began_ns: BOOT,
+            known_since_ns: BOOT,
             why_not: self.why_not.as_deref(),
             probes: &self.probes,
             missed: &missed,

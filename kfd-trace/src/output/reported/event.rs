@@ -2,6 +2,8 @@
 
 use super::Document;
 use super::list::{at_most, unix_ns};
+use crate::output::event::gap;
+use crate::state::Gap;
 use crate::text::clock::span;
 use crate::text::escape;
 use kfd_trace_common::kind::Kind;
@@ -74,6 +76,8 @@ struct EventRow {
     evicted_ns: Option<u64>,
     reset_ns: Option<u64>,
     driver_loads: Option<u64>,
+    lost_changes: Option<u64>,
+    gap_ns: Option<u64>,
     by_pid: Option<u32>,
     by_comm: Option<String>,
     #[serde(deserialize_with = "at_most::<_, _, EVENTS>")]
@@ -144,6 +148,10 @@ impl EventRow {
             }
             "driver_loaded" | "driver_unloaded" => {
                 vec![self.driver_loads.map(|loads| format!("loading {loads}"))]
+            }
+            "recording_gap" => {
+                let gap = Gap { lasted_ns: self.gap_ns, lost_changes: self.lost_changes };
+                vec![Some(gap::brief(gap))]
             }
             _ => Vec::new(),
         }

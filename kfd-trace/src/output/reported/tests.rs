@@ -11,7 +11,7 @@ use crate::output::samples::{clock, topology as sample_topology, traced};
 use crate::output::top::{Moment, Recent};
 use crate::output::{event, golden, status};
 use crate::state::samples::{create, event as sample_event, seen};
-use crate::state::{Filter, History, Matches, Snapshot, State, StateLimits};
+use crate::state::{Filter, Gap, History, Matches, Snapshot, State, StateLimits};
 use std::collections::BTreeMap;
 
 /// What a daemon answers.
@@ -43,6 +43,7 @@ impl Served {
         let tracing = Tracing {
             ts: &ts,
             began_ns: 0,
+            known_since_ns: 0,
             why_not: moment.why_not.as_deref(),
             probes,
             missed: &BTreeMap::new(),
@@ -60,8 +61,14 @@ impl Served {
             processes: api::processes(&view).expect("JSON"),
             gpus: api::gpus(&view).expect("JSON"),
             status: api::status(&tracing).expect("JSON"),
-            events: api::events(&EventsView { ts: ts.clone(), began_ns: 0, found: &found, kept: &[] })
-                .expect("JSON"),
+            events: api::events(&EventsView {
+                ts: ts.clone(),
+                began_ns: 0,
+                known_since_ns: 0,
+                found: &found,
+                kept: &[],
+            })
+            .expect("JSON"),
         }
     }
 }
@@ -107,8 +114,15 @@ fn events_have_the_text_that_they_have_there() {
     }
     history.driver(false, 1, 100_000, 1_790_000_000_000_000_000);
     history.driver(true, 2, 100_001, 1_790_000_000_000_000_000);
+    for (lasted_ns, lost_changes) in [(None, None), (Some(5_000_000_000), None), (Some(7), Some(3))] {
+        let (mut earlier, mut later) =
+            (State::new(StateLimits::default()), State::new(StateLimits::default()));
+        let gap = Gap { lasted_ns, lost_changes };
+        history.continues(&mut earlier, &mut later, gap, 100_002, 1_790_000_000_000_000_000);
+    }
     let found = history.find(&Filter::newest(100));
-    let view = EventsView { ts: clock().rfc3339(0), began_ns: 0, found: &found, kept: &[] };
+    let view =
+        EventsView { ts: clock().rfc3339(0), began_ns: 0, known_since_ns: 0, found: &found, kept: &[] };
     let events: Events = read(api::events(&view).expect("JSON").as_bytes()).expect("events");
     let events = events.reported();
     assert!(events.len() > 25 && events.len() == found.entries.len());

@@ -52,11 +52,11 @@ impl Folder {
         let before = |from| self.begins().filter(|(_, begin)| begin.unix_ns <= from).last();
         let first = from_unix_ns.and_then(before).map_or(0, |(at, _)| at);
         let files = self.files[first..].iter().cloned().collect();
-        Merged { files, reader: None, last: None, goes_on: false, skips: false }
+        Merged::new(files)
     }
 }
 
-fn reader(path: &Path) -> io::Result<Reader<BufReader<File>>> {
+pub(super) fn reader(path: &Path) -> io::Result<Reader<BufReader<File>>> {
     Ok(Reader::new(BufReader::with_capacity(64 << 10, File::open(path)?)))
 }
 
@@ -71,9 +71,23 @@ pub struct Merged {
     goes_on: bool,
     /// Within an initial state that is known.
     skips: bool,
+    /// Lines that begin so are passed over.
+    passed: &'static [&'static str],
+    /// The end of each file is an item, and not that of the last one alone.
+    with_ends: bool,
 }
 
 impl Merged {
+    fn new(files: VecDeque<PathBuf>) -> Self {
+        let (goes_on, skips, with_ends) = (false, false, false);
+        Merged { files, reader: None, last: None, goes_on, skips, passed: &[], with_ends }
+    }
+
+    /// With the end of each file as an item, and without lines that begin so.
+    pub(super) fn with_ends_without(files: VecDeque<PathBuf>, passed: &'static [&'static str]) -> Self {
+        Merged { passed, with_ends: true, ..Merged::new(files) }
+    }
+
     /// What is returned of a file's item, if anything.
     fn of_file(&mut self, item: Item) -> Option<Item> {
         match item {
@@ -92,7 +106,7 @@ impl Merged {
             _ if self.skips => None,
             Item::Close { why, .. } => {
                 self.goes_on = why == Closed::Rotated;
-                self.files.is_empty().then_some(item)
+                (self.with_ends || self.files.is_empty()).then_some(item)
             }
             item => Some(item),
         }
@@ -106,7 +120,7 @@ impl Iterator for Merged {
         loop {
             let Some(reader) = &mut self.reader else {
                 match self::reader(&self.files.pop_front()?) {
-                    Ok(reader) => self.reader = Some(reader),
+                    Ok(reader) => self.reader = Some(reader.without(self.passed)),
                     // A daemon removed it meanwhile: what it had is missing.
                     Err(error) if error.kind() == ErrorKind::NotFound => {}
                     Err(error) => return Some(Err(error.into())),

@@ -8,12 +8,14 @@ mod feed;
 mod files;
 mod merged;
 mod name;
+mod past;
 mod plan;
 mod shared;
 mod writer;
 
 pub use feed::Feed;
 pub use merged::{Folder, Merged};
+pub use past::{Boot, Past};
 pub use shared::{Figures, Watch};
 
 use std::path::PathBuf;

@@ -1,12 +1,12 @@
 //! One history entry: the minimum from which the event can be rebuilt.
 
+use super::ended::Ended;
 use super::owner::Owner;
-use crate::model::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueFacts, QueueType};
+use crate::model::event::{Body, Event, ProcessId, ProcessSeen, QueueFacts};
 use crate::model::incident::{Eviction, UserQueueCall, VmFault};
 use crate::model::suspension::{NamedQueue, Queues, Suspension};
 use crate::state::change::Change;
-use crate::state::queue::{Cause, Queue, QueueEnd};
-use crate::state::source::Source;
+use crate::state::queue::Queue;
 use kfd_trace_common::kind::{Class, Kind};
 use std::sync::Arc;
 
@@ -60,6 +60,16 @@ pub enum What {
         loaded: bool,
         loads: u64,
     },
+    Gap(Gap),
+}
+
+/// Of the time before it nothing is known, or not all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// How long; `None` where that is not known.
+    pub lasted_ns: Option<u64>,
+    /// Changes that are missing; `None` where they were not counted.
+    pub lost_changes: Option<u64>,
 }
 
 /// A GPU, and the tgids of the processes that had queues on it.
@@ -67,54 +77,6 @@ pub enum What {
 pub struct Hit {
     pub gpu_id: Option<u32>,
     pub pids: Box<[u32]>,
-}
-
-/// A queue that ended. Times are CLOCK_MONOTONIC nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ended {
-    pub queue_id: u32,
-    pub gpu_id: Option<u32>,
-    pub queue_type: Option<QueueType>,
-    /// `None` for an unknown queue.
-    pub cause: Option<Cause>,
-    /// `None` if its creation was not seen.
-    pub born_ns: Option<u64>,
-    /// When it was found as an existing queue.
-    pub found_ns: Option<u64>,
-}
-
-impl Ended {
-    /// The time from which the queue is known to have existed; `None` for an unknown queue.
-    #[must_use]
-    pub fn stood_from_ns(&self) -> Option<u64> {
-        self.born_ns.or(self.found_ns)
-    }
-
-    /// The ended queue as a [`Queue`]; `at_ns` is the time of its end.
-    fn queue(&self, at_ns: u64) -> Queue {
-        let facts = QueueFacts {
-            queue_id: Some(self.queue_id),
-            gpu_id: self.gpu_id,
-            queue_type: self.queue_type,
-            ..QueueFacts::unknown(Origin::Other)
-        };
-        let queue = Queue::standing(self.queue_id, &facts, Source::Probe, at_ns);
-        let end = self.cause.map(|cause| QueueEnd { at_ns, cause });
-        Queue { born_ns: self.born_ns, adopted_ns: self.found_ns, end, ..queue }
-    }
-}
-
-impl From<&Queue> for Ended {
-    fn from(queue: &Queue) -> Self {
-        Ended {
-            queue_id: queue.queue_id,
-            gpu_id: queue.facts.gpu_id,
-            queue_type: queue.facts.queue_type,
-            cause: queue.end.map(|end| end.cause),
-            born_ns: queue.born_ns,
-            found_ns: queue.adopted_ns,
-        }
-    }
 }
 
 impl What {
@@ -140,6 +102,7 @@ impl What {
                     cause: None,
                     born_ns: None,
                     found_ns: None,
+                    found_before_ns: None,
                 },
                 |queue| Ended { gpu_id: gpu_id.or(queue.facts.gpu_id), ..queue.into() },
             )),
@@ -169,7 +132,7 @@ impl What {
         })
     }
 
-    /// `None` for loads and unloads of the driver, which no record reports.
+    /// `None` for loads and unloads of the driver, and for gaps, which no record reports.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         Some(match self {
@@ -188,7 +151,7 @@ impl What {
             What::ResetBegin(_) => Kind::GpuResetBegin,
             What::ResetEnd { .. } => Kind::GpuResetEnd,
             What::Hang(_) => Kind::HwsHang,
-            What::Driver { .. } => return None,
+            What::Driver { .. } | What::Gap(_) => return None,
         })
     }
 
@@ -214,7 +177,8 @@ impl What {
             | What::UserQueue(_)
             | What::QueuesSuspended(_)
             | What::QueuesResumed(_)
-            | What::Driver { .. } => None,
+            | What::Driver { .. }
+            | What::Gap(_) => None,
         }
     }
 
@@ -242,7 +206,8 @@ impl What {
             | What::ResetBegin(_)
             | What::ResetEnd { .. }
             | What::Hang(_)
-            | What::Driver { .. } => true,
+            | What::Driver { .. }
+            | What::Gap(_) => true,
         }
     }
 
@@ -309,7 +274,7 @@ impl What {
             What::ResetBegin(hit) => Body::GpuResetBegin { gpu_id: hit.gpu_id },
             What::ResetEnd { hit, .. } => Body::GpuResetEnd { gpu_id: hit.gpu_id },
             What::Hang(hit) => Body::HwsHang { gpu_id: hit.gpu_id },
-            What::Driver { .. } => return None,
+            What::Driver { .. } | What::Gap(_) => return None,
         })
     }
 }
@@ -322,6 +287,9 @@ fn suspension_heap(call: &Suspension) -> usize {
     size_of::<Suspension>() + call.by_comm.as_ref().map_or(0, |comm| comm.capacity() + 16) + 16 + listed
 }
 
+/// As a replay of recordings shows it.
+const GAP: &str = "recording_gap";
+
 /// Events of the driver itself.
 const UNLOADED: &str = "driver_unloaded";
 const LOADED: &str = "driver_loaded";
@@ -331,7 +299,7 @@ impl Entry {
     #[must_use]
     pub fn names() -> Vec<&'static str> {
         let kept = Kind::ALL.iter().filter(|kind| kind.class().is_some()).map(|kind| kind.name());
-        kept.chain([UNLOADED, LOADED]).collect()
+        kept.chain([UNLOADED, LOADED, GAP]).collect()
     }
 
     /// The value of `event` in JSON.
@@ -340,6 +308,7 @@ impl Entry {
         match (self.what.kind(), &self.what) {
             (Some(kind), _) => kind.name(),
             (None, What::Driver { loaded: true, .. }) => LOADED,
+            (None, What::Gap(_)) => GAP,
             (None, _) => UNLOADED,
         }
     }
@@ -361,7 +330,7 @@ impl Entry {
         self.wall_ns.saturating_sub_unsigned(self.mono_ns)
     }
 
-    /// The event and its change; `None` for driver load and unload, which belong to no process.
+    /// The event and its change; `None` for driver load and unload, and for gaps, which belong to no process.
     #[must_use]
     pub fn event(&self) -> Option<(Event, Change)> {
         let event = Event {

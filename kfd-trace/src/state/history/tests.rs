@@ -319,3 +319,57 @@ fn it_is_known_when_probes_were_on() {
     }
     assert_eq!((history.traced.len(), traced(&history)), (TRACED, [false; 6]));
 }
+
+#[test]
+fn what_an_earlier_tracer_knew_is_taken_over_and_is_new_to_nobody() {
+    let mut earlier = World::new();
+    earlier.take(&event(10, 1, 700, seen(false)));
+    earlier.take(&event(20, 1, 700, create(3)));
+    earlier.take(&event(25, 2, 701, seen(false)));
+    earlier.history.begin(5, BOOT);
+    earlier.history.end(30, BOOT);
+    let World { state: mut last, history } = earlier;
+
+    let mut world = World::new();
+    world.history.start_outlet(true);
+    world.history.take_over(history, BOOT + 5);
+    let listed = crate::model::inventory::Listed {
+        tgid: 700,
+        start_boottime_ns: Some(1_000_000_000),
+        ..Default::default()
+    };
+    let key = world.state.adopt_process(100, &listed, crate::state::Source::Kernel);
+    world.state.adopt_queue(key, 100, &facts(3), crate::state::Source::Kernel);
+    let gap = Gap { lasted_ns: Some(70), lost_changes: None };
+    world.history.continues(&mut last, &mut world.state, gap, 100, BOOT);
+    assert!(world.history.take_new().is_empty(), "the earlier one has exported it");
+    world.take(&event(110, 4, 700, destroy(3)));
+    assert_eq!(world.history.take_new().len(), 1);
+
+    let expected = [
+        ("process_seen", Some(700), 10),
+        ("queue_create", Some(700), 20),
+        ("process_seen", Some(701), 25),
+        ("recording_gap", None, 100),
+        ("process_release", Some(701), 100),
+        ("queue_destroy", Some(700), 110),
+    ];
+    assert_eq!(world.reported(), expected);
+    let last = world.all().pop().expect("an entry");
+    assert!(matches!(&last.what, What::QueueDestroy(queue) if queue.born_ns == Some(20)), "{last:?}");
+    assert_eq!(world.history.earlier_since_ns(), Some(BOOT + 5));
+    world.history.begin(100, BOOT);
+    assert_eq!([29, 30, 99, 100].map(|at| world.history.was_traced(BOOT + at)), [true, false, false, true]);
+    // In a gap anything may have happened, to anyone.
+    let names =
+        |filter| -> Vec<_> { world.history.find(&filter).entries.iter().map(|entry| entry.name()).collect() };
+    let of_pid = names(Filter { pid: Some(701), ..Filter::newest(9) });
+    assert_eq!(of_pid, ["process_seen", "recording_gap", "process_release"]);
+    assert_eq!(names(Filter { gpu_id: Some(9), ..Filter::newest(9) }), ["recording_gap"]);
+    let chosen = Filter { events: BTreeSet::from(["process_release"]), ..Filter::newest(9) };
+    assert_eq!(names(chosen), ["process_release"]);
+
+    // Once something was added, it is too late.
+    world.history.take_over(History::default(), 0);
+    assert_eq!(world.reported().len(), expected.len());
+}

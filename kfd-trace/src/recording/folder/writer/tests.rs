@@ -101,7 +101,7 @@ fn played(items: impl Iterator<Item = Result<Item, ReadError>>) -> (Vec<String>,
     let show = &mut |_: &Replay, line: Line<'_>| {
         lines.push(match line {
             Line::Event(event, _) => format!("{event:?}"),
-            Line::Gap { lost, .. } => format!("gap {lost:?}"),
+            Line::Gap { gap, .. } => format!("gap {:?}", gap.lost_changes),
             Line::Loads { .. } => "loads".to_owned(),
         });
         Ok::<(), ()>(())
