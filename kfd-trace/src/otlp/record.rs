@@ -304,7 +304,7 @@ fn of_owner(owner: &Owner) -> Vec<KeyValue> {
     let details = &owner.details;
     let (belongs, names) = (&details.belongs, details.pod.as_ref());
     let container = belongs.container.as_ref();
-    let slurm = belongs.slurm.as_ref();
+    let (slurm, job) = (belongs.slurm.as_ref(), details.job.as_ref());
     let number = |key: &str, value: Option<u32>| value.map(|value| int(key, value));
     // As in metrics.
     let word = |key: &str, value: Option<&str>| value.map(|value| text(key, escape::terminal(value)));
@@ -325,6 +325,8 @@ fn of_owner(owner: &Owner) -> Vec<KeyValue> {
         number("slurm.job.id", slurm.map(|slurm| slurm.job)),
         word("slurm.step.id", slurm.and_then(|slurm| slurm.step.as_deref())),
         number("slurm.user.id", slurm.and_then(|slurm| slurm.uid)),
+        word("slurm.account", job.and_then(|job| job.account.as_deref())),
+        word("slurm.partition", job.and_then(|job| job.partition.as_deref())),
         word("kfd.unit", belongs.unit.as_deref()),
     ]
     .into_iter()
