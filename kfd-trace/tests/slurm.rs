@@ -68,6 +68,7 @@ fn no_job_fails_by_them() {
         run(name, root.path(), &[("SLURM_JOB_ID", "9")]);
     }
     assert_eq!(slurm_jobs::read(root.path(), 9), None);
+    assert_eq!(files(&root.path().join("9")), ["inner"]);
 }
 
 #[test]

@@ -10,12 +10,18 @@ use std::path::Path;
 use std::process::Command;
 
 /// Files below deploy that are used as they are.
-const DEPLOY: [&str; 6] = [
+const DEPLOY: [&str; 12] = [
     "prometheus/kfd-trace.rules.yml",
     "prometheus/fleet.rules.yml",
     "grafana/fleet.json",
     "grafana/node.json",
     "grafana/process.json",
+    "selinux/kfd_trace.fc",
+    "selinux/kfd_trace.if",
+    "selinux/kfd_trace.te",
+    "slurm/epilog",
+    "slurm/prolog",
+    "systemd/apparmor.conf",
     "systemd/record.conf",
 ];
 
@@ -40,6 +46,7 @@ pub(super) fn gather(binary: &Path, native: &Path, machine: Machine, pages: &Pat
         completions: [complete("bash")?, complete("zsh")?, complete("fish")?],
         units: files(&root.join("deploy/systemd"), |name| name.ends_with(".service"))?,
         options: file("deploy/systemd/kfd-trace.env")?,
+        apparmor: file("deploy/apparmor/kfd-trace")?,
         deploy: DEPLOY
             .iter()
             .map(|path| Ok(((*path).to_owned(), file(&format!("deploy/{path}"))?)))
