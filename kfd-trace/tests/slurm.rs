@@ -13,13 +13,15 @@ fn script(name: &str) -> PathBuf {
 fn run(name: &str, folder: &Path, job: &[(&str, &str)]) {
     let mut command = Command::new(script(name));
     command.env_clear().env("KFD_TRACE_SLURM_FOLDER", folder).envs(job.iter().copied());
-    let done = command.output().unwrap();
+    let done = command.output().expect("the script is there");
     assert!(done.status.success() && done.stdout.is_empty() && done.stderr.is_empty(), "{name}: {done:?}");
 }
 
 fn files(folder: &Path) -> Vec<String> {
-    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
-    let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(name).collect();
+    let entries = fs::read_dir(folder).expect("a folder");
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name in UTF-8"))
+        .collect();
     names.sort();
     names
 }
