@@ -59,6 +59,7 @@ CREATE TABLE IF NOT EXISTS kfd.kfd_events
     container_id String CODEC(ZSTD(1)),
     slurm_job UInt64 CODEC(ZSTD(1)),
     slurm_step LowCardinality(String) CODEC(ZSTD(1)),
+    slurm_account LowCardinality(String) CODEC(ZSTD(1)),
     unit LowCardinality(String) CODEC(ZSTD(1)),
     queue_id UInt32 CODEC(ZSTD(1)),
     queue_type LowCardinality(String) CODEC(ZSTD(1)),
@@ -108,6 +109,7 @@ SELECT
     a['container.id'] AS container_id,
     toUInt64OrZero(a['slurm.job.id']) AS slurm_job,
     a['slurm.step.id'] AS slurm_step,
+    a['slurm.account'] AS slurm_account,
     a['kfd.unit'] AS unit,
     toUInt32OrZero(a['kfd.queue_id']) AS queue_id,
     a['kfd.queue_type'] AS queue_type,
@@ -189,6 +191,7 @@ CREATE TABLE IF NOT EXISTS kfd.kfd_processes
     container SimpleAggregateFunction(max, LowCardinality(String)) CODEC(ZSTD(1)),
     container_id SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
     slurm_job SimpleAggregateFunction(max, UInt64) CODEC(ZSTD(1)),
+    slurm_account SimpleAggregateFunction(max, LowCardinality(String)) CODEC(ZSTD(1)),
     unit SimpleAggregateFunction(max, LowCardinality(String)) CODEC(ZSTD(1))
 )
 ENGINE = AggregatingMergeTree
@@ -202,7 +205,7 @@ SELECT
     if(event = 'process_seen', ts, toDateTime64(0, 9, 'UTC')) AS seen,
     standing,
     if(event = 'process_release', ts, toDateTime64(0, 9, 'UTC')) AS released,
-    pid, comm, uid, namespace, pod, container, container_id, slurm_job, unit
+    pid, comm, uid, namespace, pod, container, container_id, slurm_job, slurm_account, unit
 FROM kfd.kfd_events
 WHERE process > 0;
 
@@ -270,7 +273,7 @@ SETTINGS ttl_only_drop_parts = 1;
 CREATE MATERIALIZED VIEW IF NOT EXISTS kfd.kfd_arrivals_mv TO kfd.kfd_arrivals AS
 SELECT toDate(ts) AS day, node, run, count() AS records FROM kfd.kfd_events GROUP BY day, node, run;
 
--- The site's own tables. Jobs of one Slurm cluster, loaded again as they change:
+-- The site's own tables. Jobs of one Slurm cluster, for nodes without the prolog of deploy/slurm, loaded again as they change:
 --   sacct -anPXS now-2days -o JobIDRaw,User,Account,Partition,JobName
 CREATE TABLE IF NOT EXISTS kfd.slurm_jobs
 (
@@ -330,7 +333,7 @@ SELECT
     if(q.is_destroyed, 'destroyed', other.2) AS end,
     multiIf(NOT q.is_destroyed, '', q.cause = '', 'ioctl', q.cause) AS cause,
     p.pid AS pid, p.comm AS comm, p.uid AS uid, p.namespace AS namespace, p.pod AS pod, p.container AS container,
-    p.container_id AS container_id, p.slurm_job AS slurm_job, p.unit AS unit
+    p.container_id AS container_id, p.slurm_job AS slurm_job, p.slurm_account AS slurm_account, p.unit AS unit
 FROM
 (
     SELECT

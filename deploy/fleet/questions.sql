@@ -35,11 +35,11 @@ FROM
 GROUP BY namespace
 ORDER BY gpu_hours DESC, namespace;
 
--- hours_by_account: GPU-hours of Slurm jobs by account ('': the job is not in slurm_jobs), and how many jobs
+-- hours_by_account: GPU-hours of Slurm jobs by account, as the records have it, else slurm_jobs ('': neither has), and how many jobs
 SELECT account, round(sum(held) / 3.6e12, 6) AS gpu_hours, length(groupUniqArrayArray(jobs)) AS jobs
 FROM
 (
-    SELECT j.account AS account, host, gpu_id, groupUniqArray(slurm_job) AS jobs,
+    SELECT if(slurm_account != '', slurm_account, j.account) AS account, host, gpu_id, groupUniqArray(slurm_job) AS jobs,
         intervalLengthSum(toUnixTimestamp64Nano(greatest(born, {from:DateTime64(9, 'UTC')})),
                           toUnixTimestamp64Nano(least(ended, {to:DateTime64(9, 'UTC')}, now64(9, 'UTC')))) AS held
     FROM kfd.kfd_queue_lives

@@ -110,6 +110,9 @@ pub struct Global {
     /// Folder of Docker's and Podman's data (`docker`, `containers`), for names of containers.
     #[arg(long = "path.engines", value_name = "DIR", default_value = "/var/lib", global = true)]
     pub engines: PathBuf,
+    /// Folder with a file for each Slurm job, which its prolog writes, for accounts and partitions.
+    #[arg(long = "path.slurm", value_name = "DIR", default_value = "/run/kfd-trace/slurm", global = true)]
+    pub slurm: PathBuf,
     /// Folder with types of drivers that have no BTF (`kfd-trace driver-types` makes them).
     #[arg(long = "path.drivers", value_name = "DIR", default_value = DRIVERS, global = true)]
     pub drivers: PathBuf,

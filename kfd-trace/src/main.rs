@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 /// Returns the exit code.
 fn run(cli: Cli) -> Result<u8> {
     let Cli { trace: stream_args, global, command } = cli;
-    let Global { procfs, sysfs, logs, engines, drivers, driver_btf, verbose } = global;
+    let Global { procfs, sysfs, logs, engines, slurm, drivers, driver_btf, verbose } = global;
     let level = [LevelFilter::Warn, LevelFilter::Info, LevelFilter::Debug].get(usize::from(verbose));
     let level = level.copied().unwrap_or(LevelFilter::Trace);
     stderr::log_from(level);
@@ -61,7 +61,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(_) => false,
     };
     let types = TypesPlaces { file: driver_btf, folder: drivers, refuted: Vec::new() };
-    let roots = Roots { procfs, sysfs, logs, engines, arguments, types };
+    let roots = Roots { procfs, sysfs, logs, engines, slurm, arguments, types };
     let nothing = Reads::default();
     let record = match &command {
         None => record(stream_args.lines.record.as_deref())?,

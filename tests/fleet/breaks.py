@@ -27,6 +27,7 @@ TABLES = {
     "an unloaded driver keeps its queues": ("event IN ('trace_end', 'driver_unloaded')) AS stops", "event = 'trace_end') AS stops"),
     "a stop also ends what begins later": ("stop.ns >= q.begun_ns", "1"),
     "an end without its creation is no queue": ("OR event IN ('queue_destroy', 'queue_destroy_failed') AND has_known", ""),
+    "accounts are those of the site's table": ("a['slurm.account'] AS slurm_account", "'' AS slurm_account"),
     "hosts are their names": ("if(r['host.id'] = '', node, r['host.id']) AS host", "node AS host"),
     "tables without FINAL": ("FROM kfd.kfd_queues FINAL", "FROM kfd.kfd_queues"),
     "GPUs are not held by several processes": ("PARTITION BY node, host, run, process, gpu_id", "PARTITION BY node, host, run, gpu_id"),

@@ -69,7 +69,7 @@ class Expected:
         a = self.who[run.id, process]
         return {"pid": int(a["process.pid"]), "comm": a.get("process.executable.name", ""), "uid": int(a.get("process.user.id", -1)),
                 "namespace": a.get("k8s.namespace.name", ""), "pod": a.get("k8s.pod.name", ""),
-                "container": a.get("k8s.container.name", a.get("container.name", "")), "slurm_job": int(a.get("slurm.job.id", 0)),
+                "container": a.get("k8s.container.name", a.get("container.name", "")), "slurm_job": int(a.get("slurm.job.id", 0)), "slurm_account": a.get("slurm.account", ""),
                 "container_id": a.get("container.id", "")}
 
     def follow(self, records):
@@ -167,13 +167,13 @@ class Expected:
         return self.hours(lambda owner: owner["namespace"], since, until)
 
     def hours_by_account(self, since, until):
-        account = lambda job: self.fleet.jobs.get(job, ("", ""))[1]
-        rows = self.hours(lambda owner: account(owner["slurm_job"]), since, until, lambda owner: owner["slurm_job"] > 0)
+        account = lambda owner: owner["slurm_account"] or self.fleet.jobs.get(owner["slurm_job"], ("", ""))[1]
+        rows = self.hours(account, since, until, lambda owner: owner["slurm_job"] > 0)
         jobs = defaultdict(set)
         for life in self.lives:
-            job = self.owner(life.run, life.process)["slurm_job"]
+            owner = self.owner(life.run, life.process)
             if life.born < until and life.ended > since:
-                jobs[account(job)].add(job)
+                jobs[account(owner)].add(owner["slurm_job"])
         return [[label, held, len(jobs[label] - {0})] for label, held, _ in rows]
 
     def free_gpus(self, at, days):

@@ -124,7 +124,9 @@ class Fleet:
             job, user = r.randrange(100, 130), r.randrange(2000, 2004)
             if r.random() < 0.8:
                 self.jobs.setdefault(job, (f"u{user}", r.choice(["phys", "chem"])))
-            return {"process.executable.name": comm, "process.user.id": user, "slurm.job.id": job, "slurm.step.id": r.choice(["0", "batch"])}
+            owner = {"process.executable.name": comm, "process.user.id": user, "slurm.job.id": job, "slurm.step.id": r.choice(["0", "batch"])}
+            # Where the prolog of deploy/slurm runs the records have it, also of jobs that the site's table lacks or has otherwise.
+            return owner | {"slurm.account": "bio", "slurm.partition": "gpu"} if job % 3 == 0 else owner
         if kind < 0.9:
             return {"process.executable.name": comm, "process.user.id": r.choice([1001, 1002]), "kfd.unit": "session-4.scope"}
         owner = {"container.id": self.hex(64), "container.name": "bench", "container.runtime.name": "docker"}

@@ -43,8 +43,12 @@ const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
 const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
 /// For `cargo xtask dist`, and the check of packages.
-const PACKAGING: [Package; 3] =
-    [("lintian", "checks of the .deb"), ("rpm", "the .rpm"), ("xz-utils", "the .deb and the .rpm")];
+const PACKAGING: [Package; 4] = [
+    ("lintian", "checks of the .deb"),
+    ("rpm", "the .rpm"),
+    ("shellcheck", "checks of the packages' scripts"),
+    ("xz-utils", "the .deb and the .rpm"),
+];
 
 /// The browser of `cargo xtask browser` and `picture`.
 pub(crate) const BROWSER: &str = "chromium-headless-shell";

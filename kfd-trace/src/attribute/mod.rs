@@ -9,6 +9,7 @@ pub mod gpu;
 pub mod memory;
 pub mod pods;
 pub mod process;
+pub mod slurm_jobs;
 mod sysfs_file;
 pub mod task;
 
@@ -18,4 +19,5 @@ pub use driver_sysfs::{Costly, KfdSysfs, SysfsProcess, SysfsQueue};
 pub use gpu::{Gpu, Pool, Slots, Topology};
 pub use pods::PodNames;
 pub use process::{Identity, ProcessError, ProcessInfo};
+pub use slurm_jobs::SlurmJob;
 pub use sysfs_file::Unreadable;

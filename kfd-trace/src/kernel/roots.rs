@@ -12,6 +12,8 @@ pub struct Roots {
     pub logs: PathBuf,
     /// Where the data folders of Docker (`docker`) and Podman (`containers`) are.
     pub engines: PathBuf,
+    /// Where the prolog of Slurm puts a file for each job.
+    pub slurm: PathBuf,
     /// Also read the arguments of processes; they may hold secrets.
     pub arguments: bool,
     /// Where types of a driver without BTF may be.
@@ -25,7 +27,7 @@ impl Default for Roots {
 }
 
 impl Roots {
-    /// `proc`, `sys`, `var/log` and `var/lib` under one folder: a fixture, or a host's root inside a container.
+    /// `proc`, `sys`, `var/log`, `var/lib` and `run` under one folder: a fixture, or a host's root inside a container.
     #[must_use]
     pub fn under(root: &Path) -> Self {
         Roots {
@@ -33,6 +35,7 @@ impl Roots {
             sysfs: root.join("sys"),
             logs: root.join("var/log"),
             engines: root.join("var/lib"),
+            slurm: root.join("run/kfd-trace/slurm"),
             arguments: false,
             types: TypesPlaces::default(),
         }

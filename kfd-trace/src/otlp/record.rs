@@ -342,7 +342,7 @@ fn of_owner(owner: &Owner) -> Message {
     let details = &owner.details;
     let (belongs, names) = (&details.belongs, details.pod.as_ref());
     let container = belongs.container.as_ref();
-    let slurm = belongs.slurm.as_ref();
+    let (slurm, job) = (belongs.slurm.as_ref(), details.job.as_ref());
     let mut out = Message::default();
     let mut number = |name: &str, value: Option<u32>| {
         if let Some(value) = value {
@@ -358,6 +358,7 @@ fn of_owner(owner: &Owner) -> Message {
     if let Some(id) = owner.id() {
         out.unsigned("kfd.process", id.0);
     }
+    // As in metrics.
     let mut word = |name: &str, value: Option<&str>| {
         if let Some(value) = value {
             out.foreign(name, value);
@@ -372,6 +373,8 @@ fn of_owner(owner: &Owner) -> Message {
     word("k8s.pod.name", names.map(|names| names.pod.as_str()));
     word("k8s.container.name", names.and_then(|names| names.container.as_deref()));
     word("slurm.step.id", slurm.and_then(|slurm| slurm.step.as_deref()));
+    word("slurm.account", job.and_then(|job| job.account.as_deref()));
+    word("slurm.partition", job.and_then(|job| job.partition.as_deref()));
     word("kfd.unit", belongs.unit.as_deref());
     out
 }

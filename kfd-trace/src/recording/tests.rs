@@ -2,7 +2,7 @@
 
 use super::samples::begin;
 use super::*;
-use crate::attribute::{Belongs, PodNames, belongs};
+use crate::attribute::{Belongs, PodNames, SlurmJob, belongs};
 use crate::model::event::{Body, Event, ProcessId, QueueFacts};
 use crate::model::inventory::Listed;
 use crate::model::ioctl::Named;
@@ -70,6 +70,7 @@ fn items() -> Vec<Item> {
         belongs,
         pod: Some(pod),
         container_name: Some("train".to_owned()),
+        job: Some(SlurmJob { account: Some("physics".to_owned()), partition: Some("gpu".to_owned()) }),
     };
     let process =
         Listed { id: Some(ProcessId(9)), tgid: 7, comm: Some("app".to_owned()), ..Listed::default() };

@@ -7,7 +7,7 @@ use super::pairs;
 use super::queue::{Evictions, MqdWrites, Queue};
 use super::schedules::Preempts;
 use super::source::Sources;
-use crate::attribute::{Belongs, PodNames, belongs};
+use crate::attribute::{Belongs, PodNames, SlurmJob, belongs};
 use crate::model::event::{ProcessId, ProcessSeen};
 use crate::model::inventory::Place;
 use crate::model::queue::is_of_runtime;
@@ -48,6 +48,9 @@ pub struct ProcessDetails {
     /// Name of its container, outside of pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_name: Option<String>,
+    /// Account and partition of its Slurm job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<SlurmJob>,
 }
 
 impl ProcessDetails {

@@ -1,8 +1,8 @@
-//! What /proc, the kubelet's logs and the files of container engines add to a process that was seen by BPF, in the driver's table or in
+//! What /proc, the kubelet's logs, the files of container engines and of Slurm's prolog add to a process that was seen by BPF, in the driver's table or in
 //! sysfs.
 
 use crate::attribute::process::{self, ProcessInfo};
-use crate::attribute::{engines, pods};
+use crate::attribute::{engines, pods, slurm_jobs};
 use crate::kernel::Roots;
 use crate::state::{Process, ProcessDetails};
 
@@ -28,6 +28,7 @@ pub fn details_of(roots: &Roots, info: &ProcessInfo) -> ProcessDetails {
         belongs: belongs.clone(),
         pod,
         container_name: alone.and_then(|container| engines::name(&roots.engines, container)),
+        job: belongs.slurm.as_ref().and_then(|step| slurm_jobs::read(&roots.slurm, step.job)),
     }
 }
 

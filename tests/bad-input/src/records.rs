@@ -2,7 +2,7 @@
 
 use crate::allocation::{Bound, within};
 use crate::{parts, shown};
-use kfd_trace::attribute::{Gpu, PodNames, Topology, belongs};
+use kfd_trace::attribute::{Gpu, PodNames, SlurmJob, Topology, belongs};
 use kfd_trace::events::decode::{DecodeError, Maker, decode};
 use kfd_trace::events::derived;
 use kfd_trace::events::tables::IoctlRow;
@@ -77,7 +77,8 @@ impl World {
                     PodNames { namespace: text.clone(), pod: text.clone(), container: Some(text.clone()) };
                 let container_name = Some(text.clone());
                 let (cmdline, cgroup, pod) = (Some(text.clone()), Some(text), Some(names));
-                self.state.enrich(key, ProcessDetails { cmdline, cgroup, belongs, pod, container_name });
+                let job = Some(SlurmJob { account: container_name.clone(), partition: None });
+                self.state.enrich(key, ProcessDetails { cmdline, cgroup, belongs, pod, container_name, job });
             }
             self.history.record(event, &change, &self.state, shown::BOOT_NS);
             shown::event(event, &change, &self.state, &self.topology);

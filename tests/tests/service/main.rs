@@ -3,6 +3,7 @@
 
 mod activity;
 mod alerts;
+mod apparmor;
 mod life;
 mod load;
 mod recording;

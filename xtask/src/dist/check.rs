@@ -1,5 +1,5 @@
-//! Whether the packages are good: the unit's exposure by systemd-analyze, the .deb by lintian, the .rpm by
-//! installing it.
+//! Whether the packages are good: the unit's exposure by systemd-analyze, scripts by shellcheck, the .deb by lintian, the
+//! .rpm by installing it.
 //!
 //! systemd-analyze comes from Debian's package, unpacked below target/: the package itself would take over
 //! the machine.
@@ -16,6 +16,8 @@ use std::process::Command;
 /// Each unit, and how exposed it may be: out of ten; systemd calls values below 5 "OK" or better.
 const UNITS: [(&str, f64); 2] =
     [("deploy/systemd/kfd-trace.service", 3.0), ("deploy/systemd/kfd-trace-driver-types.service", 3.3)];
+/// Folders of scripts; what else is in them is left out.
+const SCRIPTS: [&str; 2] = ["deploy/debian", "deploy/slurm"];
 /// Below a root folder, by rpm's own choice of place.
 const RPM_DATABASE: [&str; 2] = ["root/.rpmdb", "var/lib/rpm"];
 
@@ -25,12 +27,28 @@ pub(crate) fn check() -> Result<()> {
         check_unit(unit, most)?;
     }
     setup::packaging()?;
+    scripts()?;
     let folder = paths::target().join("packages");
     let made = super::pack(&build::build()?, X86_64, &folder)?;
     step("checking the .deb");
     run::run(Command::new("lintian").args(["--fail-on", "error", "--allow-root"]).arg(&made.deb))?;
     step("installing the .rpm into an empty folder, and removing it");
     rpm(&made, &folder.join("root"))
+}
+
+fn scripts() -> Result<()> {
+    let mut scripts = Vec::new();
+    for folder in SCRIPTS.map(|folder| paths::root().join(folder)) {
+        for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+            let path = entry?.path();
+            if fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?.starts_with(b"#!")
+            {
+                scripts.push(path);
+            }
+        }
+    }
+    step(format!("checking {} scripts", scripts.len()));
+    run::run(Command::new("shellcheck").args(scripts))
 }
 
 fn check_unit(unit: &str, most: f64) -> Result<()> {

@@ -9,7 +9,9 @@ pub(super) struct Parts {
     pub(super) completions: [Vec<u8>; 3],
     pub(super) units: Vec<(String, Vec<u8>)>,
     pub(super) options: Vec<u8>,
-    /// Files below deploy that other programs read: rules, dashboards, and a drop-in of systemd, by path.
+    /// The profile of AppArmor.
+    pub(super) apparmor: Vec<u8>,
+    /// Files below deploy that other programs read, by path: rules, dashboards, drop-ins of systemd, scripts of Slurm, a module of SELinux.
     pub(super) deploy: Vec<(String, Vec<u8>)>,
     /// Files of docs, by name.
     pub(super) docs: Vec<(String, Vec<u8>)>,
@@ -64,11 +66,17 @@ pub(super) fn entries(parts: &Parts, layout: Layout, gzip: impl Fn(&[u8]) -> Vec
     };
     let docs = "usr/share/doc/kfd-trace";
     let licences = if layout == Layout::Rpm { "usr/share/licenses/kfd-trace" } else { docs };
+    // Where the others have AppArmor at all, its folder is the administrator's.
+    let (profile, kind) = match layout {
+        Layout::Debian => ("etc/apparmor.d/kfd-trace", Kind::Config),
+        Layout::Rpm | Layout::Tarball => ("usr/share/kfd-trace/apparmor/kfd-trace", Kind::Plain),
+    };
     let [bash_script, zsh_script, fish_script] = &parts.completions;
     let shell = |path: &str, script: &[u8]| Entry::new(format!("usr/share/{path}"), script, Kind::Plain);
     let mut all = vec![
         Entry::new("usr/bin/kfd-trace", &parts.binary, Kind::Program),
         Entry::new(options, &parts.options, Kind::Config),
+        Entry::new(profile, &parts.apparmor, kind),
         shell("bash-completion/completions/kfd-trace", bash_script),
         shell(&format!("{zsh}/_kfd-trace"), zsh_script),
         shell("fish/vendor_completions.d/kfd-trace.fish", fish_script),
@@ -102,6 +110,7 @@ pub(super) mod tests {
             completions: [b"bash".to_vec(), b"zsh".to_vec(), b"fish".to_vec()],
             units: vec![file("kfd-trace.service"), file("kfd-trace-driver-types.service")],
             options: b"KFD_TRACE_OPTS=".to_vec(),
+            apparmor: b"profile".to_vec(),
             deploy: vec![file("prometheus/kfd-trace.rules.yml")],
             docs: vec![file("web.md")],
             licences: vec![file("LICENSE-MIT")],
@@ -115,7 +124,10 @@ pub(super) mod tests {
 
     #[test]
     fn each_distribution_has_its_places() {
-        assert_eq!(paths(Layout::Debian, Kind::Config), ["etc/default/kfd-trace"]);
+        assert_eq!(
+            paths(Layout::Debian, Kind::Config),
+            ["etc/apparmor.d/kfd-trace", "etc/default/kfd-trace"]
+        );
         assert_eq!(paths(Layout::Rpm, Kind::Config), ["etc/sysconfig/kfd-trace"]);
         assert_eq!(paths(Layout::Rpm, Kind::Licence), ["usr/share/licenses/kfd-trace/LICENSE-MIT"]);
         assert_eq!(paths(Layout::Debian, Kind::Licence), ["usr/share/doc/kfd-trace/LICENSE-MIT"]);

@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn what_the_administrator_may_change_is_a_conffile_and_has_no_checksum() {
         let all = entries(&parts(), Layout::Debian, gzip);
-        assert_eq!(conffiles(&all), "/etc/default/kfd-trace\n");
+        assert_eq!(conffiles(&all), "/etc/apparmor.d/kfd-trace\n/etc/default/kfd-trace\n");
         let stage = tempfile::tempdir().unwrap();
         tree::add(stage.path(), all.iter().map(|entry| (entry.path.as_str(), &*entry.bytes, 0o644))).unwrap();
         let sums = md5sums(&all, stage.path()).unwrap();
@@ -107,7 +107,7 @@ mod tests {
         let about = About { version: "1.2.3".to_owned(), ..About::sample() };
         let text = control(&about, &entries(&parts(), Layout::Debian, gzip));
         assert!(text.starts_with("Package: kfd-trace\nVersion: 1.2.3\nArchitecture: amd64\n"), "{text}");
-        assert!(text.contains("Installed-Size: 12\n"), "each file takes a block: {text}");
+        assert!(text.contains("Installed-Size: 13\n"), "each file takes a block: {text}");
         assert!(
             text.lines()
                 .skip_while(|line| !line.starts_with("Description"))

@@ -10,13 +10,19 @@ use std::path::Path;
 use std::process::Command;
 
 /// Files below deploy that are used as they are.
-const DEPLOY: [&str; 7] = [
+const DEPLOY: [&str; 13] = [
     "prometheus/kfd-trace.rules.yml",
     "prometheus/fleet.rules.yml",
     "grafana/fleet.json",
     "grafana/node.json",
     "grafana/process.json",
     "grafana/sums.json",
+    "selinux/kfd_trace.fc",
+    "selinux/kfd_trace.if",
+    "selinux/kfd_trace.te",
+    "slurm/epilog",
+    "slurm/prolog",
+    "systemd/apparmor.conf",
     "systemd/record.conf",
 ];
 
@@ -41,6 +47,7 @@ pub(super) fn gather(binary: &Path, native: &Path, machine: Machine, pages: &Pat
         completions: [complete("bash")?, complete("zsh")?, complete("fish")?],
         units: files(&root.join("deploy/systemd"), |name| name.ends_with(".service"))?,
         options: file("deploy/systemd/kfd-trace.env")?,
+        apparmor: file("deploy/apparmor/kfd-trace")?,
         deploy: DEPLOY
             .iter()
             .map(|path| Ok(((*path).to_owned(), file(&format!("deploy/{path}"))?)))

@@ -75,7 +75,7 @@ mod tests {
         let text = files(&entries(&parts(), Layout::Rpm, gzip));
         assert!(text.contains("\n%config(noreplace) /etc/sysconfig/kfd-trace\n"), "{text}");
         assert!(
-            text.contains("\n%dir /usr/share/kfd-trace\n%dir /usr/share/kfd-trace/prometheus\n"),
+            text.contains("\n%dir /usr/share/kfd-trace\n%dir /usr/share/kfd-trace/apparmor\n%dir /usr/share/kfd-trace/prometheus\n"),
             "{text}"
         );
         assert!(!text.contains("%dir /usr/share\n"), "{text}");

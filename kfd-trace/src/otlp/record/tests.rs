@@ -160,6 +160,7 @@ fn what_an_owner_is_known_by_is_its_attributes() {
     let details = crate::state::ProcessDetails {
         cgroup: Some(path.to_owned()),
         belongs: crate::attribute::belongs([path]),
+        job: Some(crate::attribute::SlurmJob { account: Some("physics".to_owned()), partition: None }),
         ..Default::default()
     };
     state.enrich(ProcessId(1).into(), details);
@@ -182,6 +183,7 @@ fn what_an_owner_is_known_by_is_its_attributes() {
         assert_eq!(numbers, [Some(7), Some(1000), Some(42)], "{record:?}");
         assert_eq!(word(record, "process.executable.name"), Some("python3"));
         assert_eq!(word(record, "slurm.step.id"), Some("0"));
+        assert_eq!((word(record, "slurm.account"), of(record, "slurm.partition")), (Some("physics"), None));
     }
     assert_eq!(records[2].event_name, "kfd.close");
 }

@@ -279,7 +279,7 @@ fn a_process_shows_where_it_belongs_and_not_its_arguments() {
     let names = PodNames { namespace: "ml".into(), pod: "train-0".into(), container: Some("trainer".into()) };
     let cmdline = Some("train --token=secret".to_owned());
     let (cgroup, belongs) = (Some(path.clone()), belongs([path.as_str()]));
-    let details = ProcessDetails { cmdline, cgroup, belongs, pod: Some(names), container_name: None };
+    let details = ProcessDetails { cmdline, cgroup, belongs, pod: Some(names), ..ProcessDetails::default() };
     world.state.enrich(ProcessId(1).into(), details);
     let series = format!(
         "kfd_process_info{{pid=\"4321\",kfd_process=\"1\",comm=\"train\",ns_pid=\"7\",uid=\"1000\",cgroup=\"{path}\",\

@@ -126,6 +126,7 @@ impl ProcessRow {
             },
             pod: pod.map(|(namespace, pod)| PodNames { namespace, pod, container: in_pod }),
             container_name: outside,
+            job: None,
         };
         process.comm = self.comm;
         process

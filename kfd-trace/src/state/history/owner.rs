@@ -48,6 +48,7 @@ impl Owner {
             && self.details.cgroup.as_deref() == row.cgroup()
             && self.details.belongs == row.details.belongs
             && self.details.pod == row.details.pod
+            && self.details.job == row.details.job
             && self.context_id == row.context_id
             && self.start_boottime_ns == row.start_boottime_ns
     }
@@ -73,8 +74,9 @@ impl Owner {
 
     /// Bytes, allocator overhead included.
     pub(super) fn bytes(&self) -> usize {
-        let ProcessDetails { cmdline: _, cgroup, belongs, pod, container_name } = &self.details;
+        let ProcessDetails { cmdline: _, cgroup, belongs, pod, container_name, job } = &self.details;
         let names = pod.iter().flat_map(|pod| [Some(&pod.namespace), Some(&pod.pod), pod.container.as_ref()]);
+        let job = job.iter().flat_map(|job| [job.account.as_ref(), job.partition.as_ref()]);
         let texts = [
             cgroup.as_ref(),
             belongs.container.as_ref().map(|container| &container.id),
@@ -86,6 +88,7 @@ impl Owner {
         let texts = texts
             .into_iter()
             .chain(names)
+            .chain(job)
             .flatten()
             .map(String::len)
             .chain(self.comm.as_ref().map(|comm| comm.len()));
