@@ -3,7 +3,6 @@
 //! A serializer, so that an event has one description: that of its JSON (output/event).
 
 use super::message::{Message, Place};
-use crate::text::escape;
 use serde::ser::{
     self, Impossible, Serialize, SerializeMap, SerializeSeq, SerializeStruct, Serializer, StdError,
 };
@@ -67,7 +66,7 @@ impl ToBytes<'_, '_> {
     #[inline]
     fn text(self, text: &str) -> Done {
         match self {
-            ToBytes::Value(out, place) => out.put_text(place, &escape::safe(text)),
+            ToBytes::Value(out, place) => out.put_foreign(place, text),
             ToBytes::Name { out, in_record, value } => return value.put(out, place(in_record, text)),
             ToBytes::Record(_) => {}
         }

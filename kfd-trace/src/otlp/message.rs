@@ -182,6 +182,15 @@ impl Message {
         self.put_block(place, TEXT, text.as_bytes());
     }
 
+    /// What anybody may choose: safe for a terminal, as in metrics.
+    pub(super) fn put_foreign(&mut self, place: Place<'_>, text: &str) {
+        if escape::is_plain(text) {
+            self.put_text(place, text);
+        } else {
+            self.put_text(place, &escape::terminal(text));
+        }
+    }
+
     pub(super) fn put_int(&mut self, place: Place<'_>, number: i64) {
         let number = number.cast_unsigned();
         let to = self.begin(place, 1 + encoded_len_varint(number));
@@ -219,14 +228,16 @@ impl Message {
 
     /// [`Self::text`] of what anybody may choose: safe for a terminal, as in metrics.
     pub(super) fn foreign(&mut self, name: &str, value: &str) {
-        self.text(name, &escape::safe(value));
+        self.put_foreign(Place::attribute(name), value);
     }
 
+    #[inline]
     pub(super) fn int(&mut self, name: &str, value: impl Into<i64>) {
         self.put_int(Place::attribute(name), value.into());
     }
 
     /// OTLP has no unsigned numbers: what does not fit is text, as in JSON.
+    #[inline]
     pub(super) fn unsigned(&mut self, name: &str, value: u64) {
         match i64::try_from(value) {
             Ok(value) => self.int(name, value),

@@ -27,8 +27,8 @@ const BODY: u8 = 5;
 const OBSERVED_TIME_UNIX_NANO: u8 = 11;
 const EVENT_NAME: u8 = 12;
 
-/// Owners whose attributes are kept, some 500 bytes each: more processes than nodes have.
-const OWNERS: usize = 1024;
+/// For the attributes of so many owners, as a power of two, there are places, some 500 bytes each: more than nodes have processes.
+const OWNERS_BITS: u32 = 10;
 
 /// What becomes records, or changes those that follow.
 #[derive(Clone, Debug)]
@@ -149,8 +149,31 @@ impl Head<'_> {
     }
 }
 
-/// By address, which is no other's as long as the owner is kept beside it.
-type Owners = BTreeMap<usize, (Arc<Owner>, Message)>;
+/// Attributes of owners, each at a place by its address, which is no other's as long as the owner is kept beside it. Who has the
+/// same place as another one takes it.
+#[derive(Debug, Default)]
+struct Owners {
+    places: Vec<Option<(Arc<Owner>, Message)>>,
+}
+
+impl Owners {
+    fn of(&mut self, owner: &Arc<Owner>) -> &[u8] {
+        if self.places.is_empty() {
+            self.places.resize_with(1 << OWNERS_BITS, || None);
+        }
+        let place = &mut self.places[Self::place(owner)];
+        if !place.as_ref().is_some_and(|(kept, _)| Arc::ptr_eq(kept, owner)) {
+            *place = None;
+        }
+        place.get_or_insert_with(|| (Arc::clone(owner), of_owner(owner))).1.written()
+    }
+
+    /// Fibonacci hashing: addresses differ in their middle bits.
+    fn place(owner: &Arc<Owner>) -> usize {
+        let spread = (Arc::as_ptr(owner) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        usize::try_from(spread >> (u64::BITS - OWNERS_BITS)).unwrap_or(0)
+    }
+}
 
 /// Makes records.
 #[derive(Debug, Default)]
@@ -160,7 +183,6 @@ pub struct Encoder {
     gpus: Topology,
     /// Attributes of each GPU that an event names, by `gpu_id`.
     of_gpus: BTreeMap<u32, Message>,
-    /// Attributes of owners.
     owners: Owners,
     kinds: Kinds,
     /// The record that is being made.
@@ -268,7 +290,7 @@ impl Encoder {
             record.int("kfd.task_pid", event.task_tgid);
         }
         if let Some(owner) = owner {
-            record.add(kept(&mut self.owners, owner).written());
+            record.add(self.owners.of(owner));
         }
         self.put(out);
     }
@@ -326,15 +348,6 @@ fn describe(gpu: &Gpu, out: &mut Message) {
         }
     }
     out.add(of_gpu(gpu).written());
-}
-
-/// Attributes of an owner.
-fn kept<'k>(owners: &'k mut Owners, owner: &Arc<Owner>) -> &'k Message {
-    let address = Arc::as_ptr(owner) as usize;
-    if owners.len() >= OWNERS && !owners.contains_key(&address) {
-        owners.clear();
-    }
-    &owners.entry(address).or_insert_with(|| (Arc::clone(owner), of_owner(owner))).1
 }
 
 /// Whose it is. Its arguments are not among it: they may hold secrets.

@@ -2,7 +2,6 @@
 //! metrics included.
 
 use serde::Serialize;
-use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -10,14 +9,8 @@ use std::io::{self, Write};
 /// change the writing direction) by `\u{...}`, so that no process can control the terminal through its name.
 #[must_use]
 pub fn terminal(text: &str) -> String {
-    safe(text).into_owned()
-}
-
-/// [`terminal`], without a text of its own where nothing is replaced.
-#[must_use]
-pub fn safe(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
-        return Cow::Borrowed(text);
+        return text.to_owned();
     }
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -27,11 +20,13 @@ pub fn safe(text: &str) -> Cow<'_, str> {
             safe.extend(c.escape_unicode());
         }
     }
-    Cow::Owned(safe)
+    safe
 }
 
-/// Nearly every text is, and a scrape has thousands, most of them short: eight bytes at once, some of them twice.
-fn is_plain(text: &str) -> bool {
+/// Whether [`terminal`] replaces nothing. Nearly every text is plain, a scrape has thousands, and most are short: eight bytes at once,
+/// some of them twice.
+#[must_use]
+pub fn is_plain(text: &str) -> bool {
     let bytes = text.as_bytes();
     match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
         (Some(first), Some(last)) if bytes.len() <= 16 => are_plain(*first) && are_plain(*last),
@@ -39,7 +34,10 @@ fn is_plain(text: &str) -> bool {
             let (eights, _) = bytes.as_chunks::<8>();
             eights.iter().fold(are_plain(*last), |plain, eight| plain & are_plain(*eight))
         }
-        _ => bytes.iter().all(|byte| (b' '..=b'~').contains(byte)),
+        _ => match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+            (Some([a, b, c, d]), Some([e, f, g, h])) => are_plain([*a, *b, *c, *d, *e, *f, *g, *h]),
+            _ => bytes.iter().all(|byte| (b' '..=b'~').contains(byte)),
+        },
     }
 }
 
