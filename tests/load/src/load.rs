@@ -37,13 +37,6 @@ pub(crate) const FULL: usize = 12;
 const ENDED: u64 = 1_100;
 
 pub(crate) fn run() -> Result<()> {
-    if std::env::var_os("EXPORT_ONLY").is_some() {
-        return on(Size { queues: 1_000, ..NODE }, |world, daemon| {
-            daemon.follow(&world.starts());
-            world.births(daemon);
-            export(world, daemon);
-        });
-    }
     for queues in [10, 1_000, NODE.queues] {
         on(Size { queues, ..NODE }, |world, daemon| {
             world.processes(daemon);
