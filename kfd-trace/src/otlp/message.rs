@@ -192,6 +192,12 @@ impl Message {
     }
 
     pub(super) fn put_int(&mut self, place: Place<'_>, number: i64) {
+        if let Ok(short) = u8::try_from(number)
+            && usize::from(short) < SHORT
+        {
+            place_bytes([INT, short], self.begin(place, 2));
+            return;
+        }
         let number = number.cast_unsigned();
         let to = self.begin(place, 1 + encoded_len_varint(number));
         place_varint(number, place_bytes([INT], to));
