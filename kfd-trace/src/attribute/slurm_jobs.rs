@@ -1,13 +1,15 @@
 //! Account and partition of a Slurm job, from the file that deploy/slurm/prolog writes on its node. Uses no Slurm.
 //!
 //! In: a folder with one file per job, named by its number. Out: a [`SlurmJob`]. A file has lines `account=NAME` and
-//! `partition=NAME`; other lines are for later versions.
+//! `partition=NAME`; other names are for later versions.
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Longest file that is read.
 const LONGEST: u64 = 4096;
@@ -22,10 +24,10 @@ pub struct SlurmJob {
     pub partition: Option<String>,
 }
 
-/// A file that cannot be used was logged: one line is enough for a prolog that writes all of them so.
-static LOGGED: AtomicBool = AtomicBool::new(false);
+/// Why the last file could not be used: one line is enough for a prolog that writes all of them so.
+static LOGGED: Mutex<Option<String>> = Mutex::new(None);
 
-/// `None`: the job has no file, or one that cannot be used; the first of those is logged.
+/// `None`: the job has no file, or one that cannot be used, which is logged where the last one could, or could not for another reason.
 #[must_use]
 pub fn read(folder: &Path, job: u32) -> Option<SlurmJob> {
     let path = folder.join(job.to_string());
@@ -34,18 +36,20 @@ pub fn read(folder: &Path, job: u32) -> Option<SlurmJob> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => Err(error.to_string()),
     };
-    let log = |why: &String| {
-        if !LOGGED.swap(true, Ordering::Relaxed) {
-            let file = path.display();
-            log::warn!("{file}: {why}: Slurm accounts are not known of this job, and of others like it");
-        }
-    };
-    parsed.inspect_err(log).ok()
+    let why = parsed.as_ref().err().cloned();
+    let before = std::mem::replace(&mut *LOGGED.lock().unwrap_or_else(PoisonError::into_inner), why.clone());
+    if let Some(why) = why.filter(|why| before.as_ref() != Some(why)) {
+        let file = path.display();
+        log::warn!("{file}: {why}: Slurm accounts are not known of this job, and of others like it");
+    }
+    parsed.ok()
 }
 
 fn text(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
-    let file = File::open(path)?;
+    // A FIFO would make its reader wait, who follows the ring buffer.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
@@ -122,12 +126,14 @@ mod tests {
         put("9", b"account=\xff\n");
         fs::create_dir(folder.path().join("10")).unwrap();
         assert_eq!(read(folder.path(), 7), Some(job(Some("physics"), None)));
-        for bad in [8, 9, 10, 11] {
+        let pipe = folder.path().join("12");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+        for bad in [8, 9, 10, 11, 12] {
             assert_eq!(read(folder.path(), bad), None, "{bad}");
         }
         let why = |name: &str| text(&folder.path().join(name)).unwrap_err().to_string();
         assert_eq!(why("8"), "it has more than 4096 bytes");
         assert_eq!(why("9"), "it is not UTF-8");
-        assert_eq!(why("10"), "it is not a regular file");
+        assert_eq!([why("10"), why("12")], ["it is not a regular file"; 2]);
     }
 }

@@ -101,7 +101,7 @@ impl Observed {
         let host = self.host_node?;
         let by_descriptor = process.kfd.iter().any(|open| open.node == host);
         let by_mapping = process.mappings.as_ref().is_some_and(|mappings| mappings.kfd.contains(&host));
-        if by_descriptor || by_mapping { Some(true) } else { (!process.closed).then_some(false) }
+        if by_descriptor || by_mapping { Some(true) } else { (!process.is_unread()).then_some(false) }
     }
 
     /// KFD has it, and it is dead, or its address space is not the one that KFD has.
@@ -221,7 +221,7 @@ fn by_lsof(seen: &Observed, process: &SeenProcess) -> FindingKind {
     if process.life.lives_without_leader() {
         return FindingKind::ZombieLeader { threads: process.life.threads };
     }
-    if process.closed && process.kfd.is_empty() {
+    if process.is_unread() {
         return FindingKind::NotPermitted;
     }
     let Some(host) = seen.host_node else { return FindingKind::HostNodeUnknown };

@@ -77,6 +77,13 @@ pub struct SeenProcess {
     pub mappings: Option<Mappings>,
 }
 
+impl SeenProcess {
+    /// Whether what is not found in it may be in it all the same.
+    pub(super) fn is_unread(&self) -> bool {
+        self.kfd.is_empty() && (self.closed || self.mappings.is_none())
+    }
+}
+
 /// What KFD has for a PID, from one source. The contexts of a PID (7.2) are merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KfdProcess {

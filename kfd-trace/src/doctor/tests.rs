@@ -110,6 +110,13 @@ fn another_pid_namespace_is_reported_and_hides_nothing_on_the_host() {
 }
 
 #[test]
+fn mappings_that_may_not_be_read_hide_nothing_for_certain() {
+    let unread = SeenProcess { kfd: Vec::new(), mappings: None, ..process() };
+    assert_eq!(of(&with(unread.clone())), (DoctorOutcome::Hidden, vec![FindingKind::NotPermitted]));
+    assert_eq!(row(&report_of(&with(unread)), PID).seen_by[&ViewName::Lsof], None);
+}
+
+#[test]
 fn missing_permission_is_reported_and_nothing_is_claimed() {
     let closed = SeenProcess { closed: true, mappings: None, own_mounts: None, kfd: Vec::new(), ..process() };
     let seen = Observed { closed: BTreeSet::from([PID, 7]), ..with(closed) };

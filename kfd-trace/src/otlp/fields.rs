@@ -11,7 +11,9 @@ use std::fmt;
 /// Adds the fields of a structure or a map; none of anything else.
 pub(super) fn attributes(fields: &impl Serialize, out: &mut Message) {
     let begin = out.len();
-    if fields.serialize(ToBytes::Record(out)).is_err() {
+    if let Err(error) = fields.serialize(ToBytes::Record(out)) {
+        debug_assert!(false, "{error}");
+        log::warn!("an event is exported without its fields: {error}: report this");
         // Not the half of them.
         out.truncate(begin);
     }

@@ -314,7 +314,10 @@ fn place_bytes<const N: usize>(bytes: [u8; N], to: &mut [u8]) -> &mut [u8] {
             *first = bytes;
             rest
         }
-        None => &mut [],
+        None => {
+            debug_assert!(false, "a length that is not that of what is written");
+            &mut []
+        }
     }
 }
 
@@ -322,6 +325,7 @@ fn place_bytes<const N: usize>(bytes: [u8; N], to: &mut [u8]) -> &mut [u8] {
 /// dozen bytes.
 #[inline]
 fn copy(from: &[u8], to: &mut [u8]) {
+    debug_assert_eq!(from.len(), to.len(), "else there is something of an earlier record in this one");
     match from.len() {
         0..=3 => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from),
         4..=8 => copy_ends::<4>(from, to),

@@ -27,7 +27,7 @@ const BODY: u8 = 5;
 const OBSERVED_TIME_UNIX_NANO: u8 = 11;
 const EVENT_NAME: u8 = 12;
 
-/// For the attributes of so many owners, as a power of two, there are places, some 500 bytes each: more than nodes have processes.
+/// There are so many places for attributes of owners, as a power of two, of some 500 bytes each: few owners of a node share one.
 const OWNERS_BITS: u32 = 10;
 
 /// What becomes records, or changes those that follow.
@@ -150,7 +150,7 @@ impl Head<'_> {
 }
 
 /// Attributes of owners, each at a place by its address, which is no other's as long as the owner is kept beside it. Who has the
-/// same place as another one takes it.
+/// same place as another one takes it, and theirs are made anew each time.
 #[derive(Debug, Default)]
 struct Owners {
     places: Vec<Option<(Arc<Owner>, Message)>>,

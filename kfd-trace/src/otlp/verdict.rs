@@ -96,7 +96,7 @@ pub(super) fn of_grpc(http: u16, said: Grpc<'_>, body: &[u8]) -> Verdict {
 
 /// After how long to try again, by the details of a status (google/rpc/error_details.proto, `RetryInfo`).
 fn pause(details: &str) -> Option<Duration> {
-    let status = Status::decode(&*UNPADDED.decode(details).ok()?).ok()?;
+    let status = Status::decode(&*EITHER_PADDING.decode(details).ok()?).ok()?;
     let info = status.details.iter().find(|any| any.type_url.ends_with("/google.rpc.RetryInfo"))?;
     let delay = RetryInfo::decode(&*info.value).ok()?.retry_delay?;
     let seconds = u64::try_from(delay.seconds).ok()?;
@@ -104,7 +104,7 @@ fn pause(details: &str) -> Option<Duration> {
 }
 
 /// gRPC: a header that ends with `-bin` may be padded, or not.
-const UNPADDED: GeneralPurpose =
+const EITHER_PADDING: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_padding_mode(Indifferent));
 
 fn of_response(body: &[u8]) -> Verdict {

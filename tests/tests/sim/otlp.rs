@@ -236,7 +236,7 @@ fn forgotten_and_dropped() -> Result<Receiver> {
     Ok(receiver)
 }
 
-/// For `cargo xtask collector`, which sends it to a real one.
+/// For `cargo xtask questions --collector`, which sends it to a real one.
 #[test]
 #[ignore = "prints requests"]
 fn requests() -> Result<()> {

@@ -29,7 +29,7 @@ pub(super) fn run(sheet: Sheet, args: &Args) -> Result<()> {
     run.grow(args.nodes)?;
     run.watch(args.nodes, args.minutes * 60)?;
     let Run { server: _server, store, rules, .. } = run;
-    // So that the questions are alone.
+    // The nodes are scraped on while the questions are asked, as they are in a fleet.
     rules.stop()?;
     ask_all(&store, &queries::of_sums()?)?;
     ask_all(&store, &queries::of_nodes()?)
@@ -63,7 +63,7 @@ impl Run {
 
     fn rest(&self, seconds: u64) -> Result<()> {
         for _ in 0..seconds.div_ceil(5) {
-            sleep(Duration::from_secs(seconds.min(5)));
+            sleep(Duration::from_secs(5));
             let taken = self.programs().map(|program| Ok((program.name, program.taken()?.resident)));
             has_memory(&taken.into_iter().collect::<Result<Vec<_>>>()?, self.memory)?;
         }

@@ -17,7 +17,12 @@ pub struct SlurmStep {
 }
 
 pub(super) fn find(names: &[&str]) -> Option<SlurmStep> {
-    let mut names = names.iter().skip_while(|name| !is_root(name)).skip(1).peekable();
+    let root = names.iter().position(|name| is_root(name))?;
+    // Below anything else a user or a container may have made cgroups of these names: a job has an account that pays.
+    if !names[..root].iter().all(|name| ["..", "system.slice"].contains(name)) {
+        return None;
+    }
+    let mut names = names[root + 1..].iter().peekable();
     let uid = names.peek().and_then(|name| number(name, "uid_"));
     if uid.is_some() {
         names.next();

@@ -97,6 +97,16 @@ fn a_pod_that_is_named_without_its_container() {
 }
 
 #[test]
+fn a_user_has_no_job_of_slurm_by_the_names_of_own_cgroups() {
+    for below in ["user@1000.service/app.slice", "user@1000.service/system.slice"] {
+        let path = format!("/user.slice/user-1000.slice/{below}/slurmstepd.scope/job_7/step_0");
+        assert_eq!(of(&path).slurm, None, "{path}");
+    }
+    let seen_from_a_container = of("/../../system.slice/slurmstepd.scope/job_7/step_0");
+    assert_eq!(seen_from_a_container.slurm.map(|slurm| slurm.job), Some(7));
+}
+
+#[test]
 fn slurm_jobs_of_both_versions() {
     let step = |step: Option<&str>, uid| SlurmStep { job: 4242, step: step.map(str::to_owned), uid };
     for (path, expected) in [

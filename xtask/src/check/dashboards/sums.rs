@@ -29,8 +29,14 @@ pub(super) fn dashboard() -> Dashboard {
 fn now() -> Vec<Panel> {
     vec![
         stat("Nodes that answer", "Daemons that can be scraped.").query("", "sum(fleet:kfd_trace_up:max{@})"),
-        stat("Nodes that do not answer", "Nothing is known of their GPUs.")
-            .query("", "count(fleet:kfd_trace_up:max{@}) - sum(fleet:kfd_trace_up:max{@})")
+        stat(
+            "Nodes that do not answer",
+            "Of all that were known within a day, also where their part of the fleet sends nothing. Nothing is known of their GPUs.",
+        )
+            .query(
+                "",
+                "count(last_over_time(fleet:kfd_trace_up:max{@}[1d])) - (sum(fleet:kfd_trace_up:max{@}) or vector(0))",
+            )
             .warn_from(1.0)
             .see(&["KfdTraceDown", "KfdTraceRestarts"]),
         stat("Nodes not traced", "amdgpu is loaded there, and the daemon has no probes.")
