@@ -11,6 +11,7 @@ name what is missing, all of it and nothing else. Exits 1 if not.
 
 import gzip
 import http.server
+import os
 import re
 import signal
 import socket
@@ -236,6 +237,10 @@ def main():
     whole(store, collector, kept["whole"])
     lossy(store, house, collector, kept["lossy"])
     print(store.ask("SELECT event, count() FROM kfd.kfd_events FINAL GROUP BY event ORDER BY event", {}))
+    house.shutdown()
+    sys.stdout.flush()
+    # chDB does not come to an end by itself where several threads have used it.
+    os._exit(0)
 
 
 if __name__ == "__main__":
