@@ -39,8 +39,8 @@ impl Recording {
         if self.feed.has_begun() {
             let mut items = Vec::new();
             if std::mem::take(&mut self.was_unloaded) {
-                let now_ns = clock::mono_ns();
-                collected(self.taping.loads(tracer, true, now_ns, &mut into(&mut items)));
+                let attached_ns = tracer.attached_ns;
+                collected(self.taping.loads(tracer, true, attached_ns, &mut into(&mut items)));
             }
             items.push(Taping::driver(tracer));
             collected(self.taping.changes(tracer, &mut into(&mut items)));
@@ -58,8 +58,10 @@ impl Recording {
         collected(self.taping.look_again(tracer, &mut into(&mut items)));
         self.feed.put(items);
         if self.feed.wants_begin() {
+            // The first file begins with the tracing: records that came since then are its first changes.
+            let at_ns = if self.feed.has_begun() { clock::mono_ns() } else { tracer.attached_ns };
             let mut items = Vec::new();
-            collected(self.taping.going_on(tracer, &mut into(&mut items)));
+            collected(self.taping.going_on(tracer, at_ns, &mut into(&mut items)));
             self.feed.begin(items);
         }
     }
