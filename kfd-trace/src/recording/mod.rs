@@ -11,7 +11,7 @@ mod replay;
 mod when;
 mod write;
 
-pub use folder::{Boot, Feed, Figures, Folder, FolderLimits, Merged, Past, Watch};
+pub use folder::{Boot, Feed, Figures, Folder, FolderLimits, MOST_FILES, Merged, Past, Watch};
 pub use item::{Begin, Closed, Item, Machine, Part};
 pub use read::{ReadError, Reader};
 pub use replay::{Line, Replay, time_of};

@@ -19,7 +19,7 @@ mod entry;
 mod log;
 mod owner;
 
-pub use ended::Ended;
+pub use ended::{Ended, QueueIdentity};
 pub use entry::{Entry, Gap, What};
 pub use kfd_trace_common::kind::Class;
 pub use log::Kept;
@@ -254,8 +254,8 @@ impl History {
         for (_, entry) in self.log(Class::Queues).iter().rev() {
             let What::QueueDestroy(queue) = &entry.what else { continue };
             let stood = queue.stood_from_ns().map(|from_ns| wall(from_ns, entry.mono_to_wall_ns()));
-            let who = (entry.pid(), entry.process(), queue.queue_id, queue.stood_from_ns());
-            if entry.wall_ns > wall_ns && stood.is_some_and(|from| from <= wall_ns) && met.insert(who) {
+            let identity = queue.identity(entry.owner.as_deref());
+            if entry.wall_ns > wall_ns && stood.is_some_and(|from| from <= wall_ns) && met.insert(identity) {
                 ends.push(entry);
             }
         }

@@ -51,7 +51,9 @@ pub(crate) mod samples;
 pub use activity::{Activity, Measured, Rate, Reading, STALLED_AFTER_NS, Work, Works};
 pub use change::Change;
 pub use gpu::{GpuState, GpuStates};
-pub use history::{Class, Ended, Entry, Filter, Gap, History, Kept, Matches, New, Owner, Passed, What};
+pub use history::{
+    Class, Ended, Entry, Filter, Gap, History, Kept, Matches, New, Owner, Passed, QueueIdentity, What,
+};
 pub use image::Image;
 pub use input::{FoundDifference, Input, ListedQueue, ReadTimes, Sample, Vram};
 pub use inventory::{Inventory, Shown};

@@ -78,6 +78,8 @@ pub struct Tracer {
     pub driver_loads: u64,
     /// When probes were attached for the first time, CLOCK_MONOTONIC nanoseconds.
     pub started_ns: u64,
+    /// When all probes of the session were attached, CLOCK_MONOTONIC nanoseconds: before what exists was read.
+    pub(crate) attached_ns: u64,
     pub(crate) pending: Pending,
     #[cfg(debug_assertions)]
     log: LogTasks,
@@ -123,6 +125,7 @@ impl Tracer {
             past: Past::default(),
             driver_loads: 0,
             started_ns: clock::mono_ns(),
+            attached_ns: clock::mono_ns(),
             pending: Pending::default(),
             #[cfg(debug_assertions)]
             log: LogTasks::new(),
@@ -198,6 +201,7 @@ impl Tracer {
 
     /// Continues with these probes.
     pub(crate) fn take_over(&mut self, probed: AttachedSession, loading: Loading) -> Ring {
+        self.attached_ns = clock::mono_ns();
         #[cfg(debug_assertions)]
         {
             self.log = probed.log;

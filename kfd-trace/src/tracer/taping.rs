@@ -35,12 +35,14 @@ const LOSSES: Duration = Duration::from_secs(5);
 const ALIVE: Duration = Duration::from_secs(10);
 
 impl Taping {
-    /// The begin of a recording. `selected`: single processes are traced.
+    /// The begin of a recording. `at_ns`: from when on it has what happens, CLOCK_MONOTONIC nanoseconds. `selected`: single processes are
+    /// traced.
     #[must_use]
-    pub fn begin(tracer: &Tracer, selected: bool) -> Item {
+    pub fn begin(tracer: &Tracer, at_ns: u64, selected: bool) -> Item {
+        let ago_ns = clock::mono_ns().saturating_sub(at_ns);
         Item::Begin(Begin {
-            at_ns: clock::mono_ns(),
-            unix_ns: clock::unix_ns(),
+            at_ns,
+            unix_ns: clock::unix_ns().saturating_sub_unsigned(ago_ns),
             selected,
             sample_ns: tracer.samples.interval_ns,
             boot_id: boot_id(&tracer.roots.procfs),
@@ -87,13 +89,15 @@ impl Taping {
         inputs.into_iter().try_for_each(|input| put(Item::Input(input)))
     }
 
-    /// The whole begin of a recording that began earlier, with the state as it is now: all changes were taken.
+    /// The whole begin of a recording that began earlier, with the state as it is now: all changes were taken. `at_ns`: as in
+    /// [`Taping::begin`].
     pub fn going_on<E>(
         &mut self,
         tracer: &mut Tracer,
+        at_ns: u64,
         put: &mut impl FnMut(Item) -> Result<(), E>,
     ) -> Result<(), E> {
-        put(Self::begin(tracer, false))?;
+        put(Self::begin(tracer, at_ns, false))?;
         put(Self::driver(tracer))?;
         let (image, rows): (_, Vec<Process>) = tracer.state.image();
         *self = Self::default();

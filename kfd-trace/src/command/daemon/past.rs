@@ -2,7 +2,7 @@
 //! Where that takes longer than the attaching, the ring buffer is emptied meanwhile, for a bounded time.
 
 use crate::kernel::{Roots, boot_id};
-use crate::recording::{Boot, Past};
+use crate::recording::{Boot, MOST_FILES, Past};
 use crate::runtime::clock;
 use crate::runtime::stderr::say;
 use crate::serve::shared::SharedPage;
@@ -29,12 +29,22 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 type Read = Result<Option<Past>, String>;
 
+/// What the thread has read.
+#[derive(Debug)]
+enum Step {
+    /// The newest file, if there are more: it has what existed last, and takes a part of the time.
+    Newest(Box<Past>),
+    All(Box<Read>),
+}
+
 /// The reading, and what it has found. The default: nothing is read.
 #[derive(Debug, Default)]
 pub(super) struct PastReading {
     folder: PathBuf,
     /// `None` when it is over.
-    reads: Option<Receiver<Read>>,
+    reads: Option<Receiver<Step>>,
+    /// What is taken if the rest is not read in time.
+    newest: Option<Box<Past>>,
     stop: Arc<AtomicBool>,
     /// The last state, and when that was, until the first tracing begins.
     last: Option<(State, u64)>,
@@ -44,13 +54,25 @@ impl PastReading {
     /// To be called after capabilities were given up: the thread keeps those that there are.
     pub(super) fn start(folder: &Path, roots: &Roots) -> Self {
         let (boot, stop) = (boot(roots), Arc::new(AtomicBool::new(false)));
-        let (sender, reads) = sync_channel(1);
+        let (sender, reads) = sync_channel(2);
         let read = {
             let (folder, stop) = (folder.to_owned(), Arc::clone(&stop));
-            // Nobody may wait for it any more.
-            move || drop(sender.send(Past::read(&folder, &boot, &stop)))
+            move || {
+                let read = |most_files| Past::read(&folder, &boot, most_files, &stop);
+                let all = match read(1) {
+                    Ok(Some(past)) if past.left_out.is_some() => {
+                        // Nobody may wait for it any more.
+                        let _ = sender.send(Step::Newest(Box::new(past)));
+                        read(MOST_FILES)
+                    }
+                    // The newest one may have been begun only.
+                    Ok(None) => read(MOST_FILES),
+                    read => read,
+                };
+                let _ = sender.send(Step::All(Box::new(all)));
+            }
         };
-        let past = PastReading { folder: folder.to_owned(), reads: None, stop, last: None };
+        let past = PastReading { folder: folder.to_owned(), reads: None, newest: None, stop, last: None };
         match thread::Builder::new().name("past".to_owned()).spawn(read) {
             Ok(_) => PastReading { reads: Some(reads), ..past },
             Err(error) => {
@@ -74,13 +96,14 @@ impl PastReading {
 
     /// Shows what was read, if that is done.
     fn shows_on(&mut self, page: &SharedPage) {
-        let Some(reads) = &self.reads else { return };
-        match reads.try_recv() {
-            Ok(read) => self.takes(read, page),
-            Err(TryRecvError::Empty) => return,
-            Err(TryRecvError::Disconnected) => self.cannot("its thread panicked"),
+        while let Some(reads) = &self.reads {
+            match reads.try_recv() {
+                Ok(Step::Newest(past)) => self.newest = Some(past),
+                Ok(Step::All(read)) => self.takes(*read, page),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => self.takes(Err("its thread panicked".to_owned()), page),
+            }
         }
-        self.reads = None;
     }
 
     /// Waits a little until it is done. Records that come meanwhile are not processed yet.
@@ -92,13 +115,17 @@ impl PastReading {
                 return;
             }
             if start.elapsed() > LONGEST || follow.records.len() > RECORDS {
-                self.stop.store(true, Relaxed);
-                self.reads = None;
-                return self.cannot("reading them takes longer than attaching probes");
+                return self.gives_up(page);
             }
             sleep(PAUSE).await;
             follow.drain();
         }
+    }
+
+    /// There is no more time: what was read until now is shown.
+    fn gives_up(&mut self, page: &SharedPage) {
+        self.stop.store(true, Relaxed);
+        self.takes(Err("reading them takes longer than attaching probes".to_owned()), page);
     }
 
     /// The first tracing begins.
@@ -109,16 +136,18 @@ impl PastReading {
     }
 
     fn takes(&mut self, read: Read, page: &SharedPage) {
+        self.reads = None;
         let folder = self.folder.display();
-        let past = match read {
-            Ok(Some(past)) => past,
-            Ok(None) => return log::info!("{folder}: nothing of this boot was recorded there before"),
-            Err(why) => return self.cannot(&why),
+        let past = match (read, self.newest.take()) {
+            (Ok(Some(past)), _) => past,
+            (Ok(None), _) => return log::info!("{folder}: nothing of this boot was recorded there before"),
+            (Err(why), Some(newest)) => Past { left_out: Some(why), ..*newest },
+            (Err(why), None) => return self.cannot(&why),
         };
-        let Past { history, state, since_unix_ns, until_ns, files, is_bounded, cut } = past;
+        let Past { history, state, since_unix_ns, until_ns, files, left_out, cut } = past;
         let events: usize = Class::ALL.into_iter().map(|class| history.kept(class).entries).sum();
         let since = rfc3339(since_unix_ns).unwrap_or_default();
-        let older = if is_bounded { "; older ones are left out" } else { "" };
+        let older = left_out.map(|why| format!("; older ones are left out: {why}")).unwrap_or_default();
         say(format_args!(
             "the history goes on: {events} events since {since}, from {files} recordings in {folder}{older}"
         ));
@@ -140,4 +169,46 @@ impl PastReading {
 fn boot(roots: &Roots) -> Boot {
     let began_unix_ns = clock::wall_minus_mono_ns() - clock::boot_minus_mono_ns();
     Boot { id: boot_id(&roots.procfs), machine: machine(), now_ns: clock::mono_ns(), began_unix_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::metrics::Detail;
+    use crate::state::StateLimits;
+
+    fn past(until_ns: u64) -> Past {
+        let state = State::new(StateLimits::default());
+        let (left_out, cut) = (Some("they are more than is read at a start".to_owned()), None);
+        Past { history: History::default(), state, since_unix_ns: 1, until_ns, files: 1, left_out, cut }
+    }
+
+    /// Until when something is known, after these steps and the end of the time.
+    fn known_until(steps: Vec<Step>) -> Option<u64> {
+        let roots = Roots::under(Path::new("/nowhere"));
+        let linger = Duration::from_secs(300);
+        let detail = Detail { processes: None, new_processes: 0, queues: None, linger };
+        let page = SharedPage::new(roots, detail);
+        let (sender, reads) = sync_channel(2);
+        let mut reading = PastReading { reads: Some(reads), ..PastReading::default() };
+        steps.into_iter().for_each(|step| sender.send(step).expect("room"));
+        reading.shows_on(&page);
+        if reading.reads.is_some() {
+            reading.gives_up(&page);
+        }
+        assert!(reading.reads.is_none());
+        reading.last.map(|(_, until_ns)| until_ns)
+    }
+
+    #[test]
+    fn what_was_read_in_time_is_shown() {
+        let newest = || Step::Newest(Box::new(past(9)));
+        let all = |read| Step::All(Box::new(read));
+        assert_eq!(known_until(vec![newest(), all(Ok(Some(past(5))))]), Some(5));
+        assert_eq!(known_until(vec![all(Ok(Some(past(5))))]), Some(5));
+        assert_eq!(known_until(vec![newest()]), Some(9), "there was no time for the others");
+        assert_eq!(known_until(vec![newest(), all(Err("it takes too long".to_owned()))]), Some(9));
+        assert_eq!(known_until(vec![]), None);
+        assert_eq!(known_until(vec![all(Ok(None))]), None);
+    }
 }

@@ -39,8 +39,8 @@ impl Recording {
         if self.feed.has_begun() {
             let mut items = Vec::new();
             if std::mem::take(&mut self.was_unloaded) {
-                let now_ns = clock::mono_ns();
-                collected(self.taping.loads(tracer, true, now_ns, &mut into(&mut items)));
+                let attached_ns = tracer.attached_ns;
+                collected(self.taping.loads(tracer, true, attached_ns, &mut into(&mut items)));
             }
             items.push(Taping::driver(tracer));
             collected(self.taping.changes(tracer, &mut into(&mut items)));
@@ -58,8 +58,10 @@ impl Recording {
         collected(self.taping.look_again(tracer, &mut into(&mut items)));
         self.feed.put(items);
         if self.feed.wants_begin() {
+            // The first file begins with the tracing: records that came since then are its first changes.
+            let at_ns = if self.feed.has_begun() { clock::mono_ns() } else { tracer.attached_ns };
             let mut items = Vec::new();
-            collected(self.taping.going_on(tracer, &mut into(&mut items)));
+            collected(self.taping.going_on(tracer, at_ns, &mut into(&mut items)));
             self.feed.begin(items);
         }
     }
@@ -87,4 +89,31 @@ fn into(items: &mut Vec<Item>) -> impl FnMut(Item) -> Result<(), Infallible> {
 
 fn collected(done: Result<(), Infallible>) {
     let Ok(()) = done;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Roots;
+    use crate::recording::Folder;
+    use std::path::Path;
+    use std::time::Duration;
+
+    #[test]
+    fn the_first_file_begins_when_the_probes_were_attached() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (max_bytes, max_age) = (1 << 20, Duration::from_secs(3600));
+        let limits =
+            FolderLimits { folder: folder.path().to_owned(), max_bytes, max_age, file_bytes: 1 << 18 };
+        let mut recording = Recording::start(&limits).expect("a thread");
+        let mut tracer = Tracer::idle(&Roots::under(Path::new("/nowhere")));
+        tracer.state.start_tape();
+        tracer.attached_ns = clock::mono_ns() - 1_000_000_000;
+        recording.attached(&mut tracer);
+        recording.finish();
+        let begin = Folder::open(folder.path()).expect("a file").first().expect("its begin");
+        assert_eq!(begin.at_ns, tracer.attached_ns);
+        let offset_ns = begin.unix_ns - i64::try_from(begin.at_ns).expect("a time");
+        assert!(offset_ns.abs_diff(clock::wall_minus_mono_ns()) < 500_000_000, "by both clocks at one time");
+    }
 }

@@ -23,7 +23,7 @@ impl Recording {
     pub(super) fn begin(file: File, tracer: &mut Tracer, selected: bool) -> io::Result<Self> {
         let mut recorder = Recorder::new(file)?;
         tracer.state.start_tape();
-        recorder.put(&Taping::begin(tracer, selected))?;
+        recorder.put(&Taping::begin(tracer, clock::mono_ns(), selected))?;
         Ok(Recording { recorder, taping: Taping::default() })
     }
 

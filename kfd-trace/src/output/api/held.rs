@@ -4,7 +4,7 @@ use super::ApiView;
 use super::view::written;
 use super::who::Who;
 use crate::model::event::QueueType;
-use crate::state::{Entry, Kept, Process, Queue, What};
+use crate::state::{Entry, Kept, Process, Queue, QueueIdentity, What};
 use crate::text::clock;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -65,7 +65,8 @@ pub(in crate::output) fn holdings<'a>(view: &HeldView<'a>) -> Holdings<'a> {
     let since_ns = view.kept.dropped_until_ns.map_or(known_ns, |until| until.max(known_ns));
     let now = view.now;
     let live = now.snapshot.queues().filter_map(|(process, queue)| live(process, queue, view));
-    let lives: BTreeSet<Stay> = now.snapshot.queues().map(|(process, queue)| stay(process, queue)).collect();
+    let lives: BTreeSet<_> =
+        now.snapshot.queues().map(|(process, queue)| QueueIdentity::of(process, queue)).collect();
     let ended = view.ended.iter().filter_map(|entry| ended(entry, &lives, view));
     let mut queues: Vec<HoldingRow<'_>> = live.chain(ended).collect();
     queues.sort_by(|one, other| key(one).cmp(&key(other)));
@@ -98,19 +99,14 @@ fn live<'a>(process: &'a Process, queue: &Queue, view: &HeldView<'a>) -> Option<
     })
 }
 
-/// Identity of a queue: its process, its id, and since when it is known to exist. The number of a process is a daemon's own,
-/// and some entries are of an earlier one.
-type Stay = (Option<u32>, Option<u32>, u32, Option<u64>);
-
-fn stay(process: &Process, queue: &Queue) -> Stay {
-    (process.tgid, process.context_id, queue.queue_id, queue.stood_from_ns())
-}
-
-fn ended<'a>(entry: &'a Entry, lives: &BTreeSet<Stay>, view: &HeldView<'a>) -> Option<HoldingRow<'a>> {
+fn ended<'a>(
+    entry: &'a Entry,
+    lives: &BTreeSet<QueueIdentity>,
+    view: &HeldView<'a>,
+) -> Option<HoldingRow<'a>> {
     let What::QueueDestroy(queue) = &entry.what else { return None };
     // Its destroy failed later: it is alive.
-    let context_id = entry.owner.as_ref().and_then(|owner| owner.context_id);
-    if lives.contains(&(entry.pid(), context_id, queue.queue_id, queue.stood_from_ns())) {
+    if lives.contains(&queue.identity(entry.owner.as_deref())) {
         return None;
     }
     let at = |mono_ns: u64| clock::rfc3339(entry.mono_to_wall_ns().checked_add_unsigned(mono_ns)?);

@@ -15,7 +15,7 @@ mod writer;
 
 pub use feed::Feed;
 pub use merged::{Folder, Merged};
-pub use past::{Boot, Past};
+pub use past::{Boot, MOST_FILES, Past};
 pub use shared::{Figures, Watch};
 
 use std::path::PathBuf;

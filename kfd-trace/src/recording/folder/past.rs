@@ -26,9 +26,10 @@ const BYTES: u64 = 32 << 20;
 /// Files of which the first one may have more bytes than that.
 const LARGEST: u64 = 4 * BYTES;
 
-const FILES: usize = 64;
+/// Files that are read at most.
+pub const MOST_FILES: usize = 64;
 
-/// The newest part may take so long, else there is no history.
+/// A reading may take so long; there are two of them, the newest file and all.
 const LONGEST_NS: u64 = 10_000_000_000;
 const LONGEST: Duration = Duration::from_nanos(LONGEST_NS);
 
@@ -89,34 +90,39 @@ pub struct Past {
     pub until_ns: u64,
     /// Files that were read.
     pub files: usize,
-    /// Older ones were left out, since these have as much as is read.
-    pub is_bounded: bool,
+    /// Why older ones were left out.
+    pub left_out: Option<String>,
     /// Why the rest of the last file was left out.
     pub cut: Option<String>,
 }
 
 impl Past {
-    /// `None`: nothing of this boot was recorded there. `stop` ends it, with an error.
+    /// Reads the newest files, so many at most. `None`: nothing of this boot was recorded there. `stop` ends it, with an error.
     ///
     /// # Errors
     /// One line.
-    pub fn read(folder: &Path, boot: &Boot, stop: &AtomicBool) -> Result<Option<Self>, String> {
+    pub fn read(
+        folder: &Path,
+        boot: &Boot,
+        most_files: usize,
+        stop: &AtomicBool,
+    ) -> Result<Option<Self>, String> {
+        let time = Time { start: Instant::now(), stop };
         let files = match found(folder) {
             Ok(files) => files,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
-        let Some(chosen) = chosen(&files, boot)? else { return Ok(None) };
+        let Some(chosen) = chosen(&files, boot, most_files, &time)? else { return Ok(None) };
         let paths: VecDeque<_> = files[chosen.first..].iter().map(|file| file.path.clone()).collect();
         let count = paths.len();
         let mut items = Merged::with_ends_without(paths, &PASSED);
         let Some(Ok(Item::Begin(begin))) = items.next() else { return Ok(None) };
         let mut reading = Reading::new(&begin);
-        let start = Instant::now();
         let mut cut = None;
         for (index, item) in items.enumerate() {
-            if index % LOOK == 0 && (stop.load(Relaxed) || start.elapsed() > LONGEST) {
-                return Err("reading them takes too long".to_owned());
+            if index % LOOK == 0 {
+                time.look()?;
             }
             match item {
                 Ok(item) => reading.take(item),
@@ -128,50 +134,79 @@ impl Past {
                 }
             }
         }
-        let Reading { history, replay, .. } = reading.finish();
+        let last_ns = reading.replay.now_ns;
         // One that still runs goes on meanwhile.
-        if replay.now_ns > boot.now_ns.saturating_add(2 * LONGEST_NS) {
+        if last_ns > boot.now_ns.saturating_add(2 * LONGEST_NS) {
             return Err("they have times that have not come yet: their clock is another one".to_owned());
         }
-        let (since_unix_ns, until_ns) = (begin.unix_ns, replay.now_ns);
-        let (state, is_bounded) = (replay.state, chosen.is_bounded);
-        Ok(Some(Past { history, state, since_unix_ns, until_ns, files: count, is_bounded, cut }))
+        let Some((history, state, until_ns)) = reading.finish() else { return Ok(None) };
+        let (since_unix_ns, left_out) = (begin.unix_ns, chosen.left_out);
+        Ok(Some(Past { history, state, since_unix_ns, until_ns, files: count, left_out, cut }))
+    }
+}
+
+/// The time that a reading has.
+struct Time<'s> {
+    start: Instant,
+    stop: &'s AtomicBool,
+}
+
+impl Time<'_> {
+    fn look(&self) -> Result<(), String> {
+        if self.stop.load(Relaxed) || self.start.elapsed() > LONGEST {
+            return Err("reading them takes too long".to_owned());
+        }
+        Ok(())
     }
 }
 
 /// Which files are read: from the first one to the newest.
 struct Chosen {
     first: usize,
-    /// There are older ones.
-    is_bounded: bool,
+    /// Why older ones are not read.
+    left_out: Option<String>,
 }
 
 /// From the newest back, as far as they are of this boot and the bounds permit.
-fn chosen(files: &[Found], boot: &Boot) -> Result<Option<Chosen>, String> {
-    let (mut chosen, mut bytes): (Option<usize>, u64) = (None, 0);
+fn chosen(
+    files: &[Found],
+    boot: &Boot,
+    most_files: usize,
+    time: &Time<'_>,
+) -> Result<Option<Chosen>, String> {
+    let (mut chosen, mut bytes, mut count): (Option<usize>, u64, usize) = (None, 0, 0);
     for (index, file) in files.iter().enumerate().rev() {
+        time.look()?;
         let most = if chosen.is_none() { LARGEST } else { BYTES };
         bytes += file.bytes;
-        if bytes > most || files.len() - index > FILES {
+        if bytes > most || count == most_files {
             return match chosen {
-                Some(first) => Ok(Some(Chosen { first, is_bounded: true })),
+                Some(first) => {
+                    let left_out = Some("they are more than is read at a start".to_owned());
+                    Ok(Some(Chosen { first, left_out }))
+                }
                 None => Err(format!("{} has more than is read at a start", file.path.display())),
             };
         }
         match begin(file) {
-            Ok((begin, clock)) if !begin.selected && boot.has(&begin, clock) => chosen = Some(index),
+            Ok((begin, clock)) if !begin.selected && boot.has(&begin, clock) => {
+                (chosen, count) = (Some(index), count + 1);
+            }
             Ok(_) => break,
             // It was begun, and nothing written yet.
             Err(ReadError::Cut) => {}
             // What came before it is not all up to now.
-            Err(error) if chosen.is_none() => return Err(format!("{}: {error}", file.path.display())),
-            Err(_) => break,
+            Err(error) => {
+                let why = format!("{}: {error}", file.path.display());
+                let Some(first) = chosen else { return Err(why) };
+                return Ok(Some(Chosen { first, left_out: Some(why) }));
+            }
         }
     }
-    Ok(chosen.map(|first| Chosen { first, is_bounded: false }))
+    Ok(chosen.map(|first| Chosen { first, left_out: None }))
 }
 
-/// How a file begins, and the offsets of its clocks.
+/// How a file begins, and the offsets of its clocks where these identify its boot.
 fn begin(file: &Found) -> Result<(Begin, Option<(i64, i64)>), ReadError> {
     let mut items = reader(&file.path)?.without(&PASSED);
     let begin = match items.next() {
@@ -179,6 +214,9 @@ fn begin(file: &Found) -> Result<(Begin, Option<(i64, i64)>), ReadError> {
         Some(Err(error)) => return Err(error),
         _ => return Err(ReadError::Foreign),
     };
+    if begin.boot_id.is_some() {
+        return Ok((begin, None));
+    }
     let clock = items.take(LOOK).find_map(|item| match item {
         Ok(Item::Clock { wall_ns, boot_ns }) => Some((wall_ns, boot_ns)),
         _ => None,
@@ -186,21 +224,31 @@ fn begin(file: &Found) -> Result<(Begin, Option<(i64, i64)>), ReadError> {
     Ok((begin, clock))
 }
 
+/// What was known before a gap.
+struct Earlier {
+    state: State,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    until_ns: u64,
+    gap: Gap,
+}
+
 /// A recording on its way into a history.
 struct Reading {
     history: History,
     replay: Replay,
-    /// The state before a gap, until it is known what exists after it.
-    earlier: Option<(State, Gap)>,
+    /// Before a gap, until it is known what exists after it.
+    earlier: Option<Earlier>,
     /// Since when what is shown is traced.
     begun_ns: u64,
+    /// All that existed at the begin of a file was read.
+    is_whole: bool,
 }
 
 impl Reading {
     fn new(begin: &Begin) -> Self {
         let clock = Clock { mono_to_wall_ns: 0, zone: TimeZone::UTC };
         let replay = Replay::new(begin, clock);
-        Reading { history: History::default(), replay, earlier: None, begun_ns: begin.at_ns }
+        Reading { history: History::default(), replay, earlier: None, begun_ns: begin.at_ns, is_whole: false }
     }
 
     fn take(&mut self, item: Item) {
@@ -218,10 +266,16 @@ impl Reading {
         }
     }
 
-    fn finish(mut self) -> Self {
+    /// The history, and the last state that is whole, with its time. `None`: there is no such state.
+    fn finish(mut self) -> Option<(History, State, u64)> {
         self.settle();
         self.history.end(self.replay.now_ns, self.offset_ns());
-        self
+        let Reading { history, replay, earlier, is_whole, .. } = self;
+        match earlier {
+            // The last daemon was killed before all that it had found was written.
+            Some(Earlier { state, until_ns, .. }) => Some((history, state, until_ns)),
+            None => is_whole.then_some((history, replay.state, replay.now_ns)),
+        }
     }
 
     fn settle(&mut self) {
@@ -240,25 +294,29 @@ impl Reading {
         self.history.end(until_ns, offset_ns);
         let limits = self.replay.state.limits();
         let state = std::mem::replace(&mut self.replay.state, State::new(limits));
-        let lasted_ns = begin.at_ns.checked_sub(until_ns);
-        // A file without what exists between two others changes nothing of that.
-        let earlier = self.earlier.take().map_or(state, |(earlier, _)| earlier);
-        self.earlier = Some((earlier, Gap { lasted_ns, lost_changes: None }));
+        // A file without what exists between two others changes nothing of what was known before it.
+        let (state, until_ns) = match self.earlier.take() {
+            Some(Earlier { state, until_ns, .. }) => (state, until_ns),
+            None => (state, until_ns),
+        };
+        let gap = Gap { lasted_ns: begin.at_ns.checked_sub(until_ns), lost_changes: None };
+        self.earlier = Some(Earlier { state, until_ns, gap });
         self.begun_ns = begin.at_ns;
     }
 
     /// All that exists is in the state.
     fn exists(&mut self) {
-        let Some((mut earlier, gap)) = self.earlier.take() else { return };
+        self.is_whole = true;
+        let Some(Earlier { mut state, gap, .. }) = self.earlier.take() else { return };
         let offset_ns = self.offset_ns();
-        self.history.continues(&mut earlier, &mut self.replay.state, gap, self.begun_ns, offset_ns);
+        self.history.continues(&mut state, &mut self.replay.state, gap, self.begun_ns, offset_ns);
     }
 }
 
 /// Takes what the stream showed.
 fn show<'h>(
     history: &'h mut History,
-    earlier: &'h mut Option<(State, Gap)>,
+    earlier: &'h mut Option<Earlier>,
 ) -> impl FnMut(&Replay, Line<'_>) -> Result<(), Infallible> + 'h {
     move |replay, line| {
         let offset_ns = offset_ns(replay);
@@ -271,8 +329,8 @@ fn show<'h>(
                 }
             }
             Line::Gap { gap, .. } => {
-                if let Some((_, known)) = earlier {
-                    known.lost_changes = gap.lost_changes;
+                if let Some(earlier) = earlier {
+                    earlier.gap.lost_changes = gap.lost_changes;
                 }
             }
         }

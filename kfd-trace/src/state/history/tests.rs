@@ -1,8 +1,9 @@
 use super::*;
 use crate::model::event::{ProcessSeen, QueueFacts};
 use crate::model::incident::{Eviction, MqdOp, Trigger, VmFault};
+use crate::model::inventory::Listed;
 use crate::state::samples::{create, destroy, event, facts, seen};
-use crate::state::{Cause, StateLimits};
+use crate::state::{Cause, Source, StateLimits};
 
 const GPU: u32 = 58270;
 
@@ -245,6 +246,27 @@ fn queues_that_stood_at_a_moment() {
     };
     assert_eq!((at(19), at(20), at(29), at(30)), (vec![], vec![30], vec![30], vec![]));
     assert_eq!((at(45), at(60), at(70)), (vec![70], vec![70], vec![]));
+}
+
+#[test]
+fn a_queue_whose_destroy_failed_and_that_lived_over_a_restart_is_one_queue() {
+    let mut world = World::new();
+    world.take(&event(10, 1, 700, seen(false)));
+    world.take(&event(20, 1, 700, create(3)));
+    world.take(&event(30, 1, 700, destroy(3)));
+    world.take(&event(35, 1, 700, Body::QueueDestroyFailed { queue_id: 3, gpu_id: Some(GPU), errno: 62 }));
+    let World { state: mut earlier, mut history } = world;
+    let mut state = State::new(StateLimits::default());
+    let listed = Listed { tgid: 700, start_boottime_ns: Some(1_000_000_000), ..Listed::default() };
+    let key = state.adopt_process(100, &listed, Source::Kernel);
+    state.adopt_queue(key, 100, &facts(3), Source::Kernel);
+    let gap = Gap { lasted_ns: None, lost_changes: None };
+    history.continues(&mut earlier, &mut state, gap, 100, BOOT);
+    let mut world = World { state, history };
+    // Each daemon numbers processes anew.
+    world.take(&event(200, 9, 700, destroy(3)));
+    let ends: Vec<_> = world.history.ended_after(BOOT + 25).iter().map(|entry| entry.mono_ns).collect();
+    assert_eq!(ends, [200]);
 }
 
 #[test]

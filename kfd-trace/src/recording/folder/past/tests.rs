@@ -131,7 +131,7 @@ fn names(history: &History) -> Vec<(&'static str, Option<u32>, u64)> {
 }
 
 fn read(folder: &Path, boot: &Boot) -> Result<Option<Past>, String> {
-    Past::read(folder, boot, &AtomicBool::new(false))
+    Past::read(folder, boot, MOST_FILES, &AtomicBool::new(false))
 }
 
 fn past(folder: &Path) -> Past {
@@ -151,7 +151,7 @@ fn the_history_of_a_folder_is_the_one_that_its_daemon_had() {
     assert_eq!((past.files, past.until_ns, past.since_unix_ns), (2, until_ns, WALL + 100));
     let traced = |history: &History| [99, 100, 150, 166, 167].map(|at| history.was_traced(WALL + at));
     assert_eq!((traced(&past.history), until_ns), (traced(&live), 167));
-    assert!(!past.is_bounded && past.cut.is_none());
+    assert!(past.left_out.is_none() && past.cut.is_none());
 }
 
 #[test]
@@ -200,25 +200,6 @@ fn what_lived_over_a_restart_has_its_birth_and_what_did_not_ended_in_the_gap() {
     let held = |at| past.history.ended_after(WALL + at).len();
     assert_eq!([held(119), held(130), held(until_ns as i64), held(1_000), held(1_010)], [0, 1, 3, 1, 0]);
     assert_eq!([150, 500, 1_005].map(|at| past.history.was_traced(WALL + at)), [true, false, true]);
-}
-
-#[test]
-fn a_daemon_that_was_killed_is_known_until_its_last_whole_block() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut daemon = Daemon::start(folder.path(), 100, Some(BOOT_ID), &[]);
-    daemon.works();
-    let until_ns = daemon.now_ns;
-    let live = daemon.dies();
-    let file = found(folder.path()).expect("files").pop().expect("one").path;
-    OpenOptions::new()
-        .append(true)
-        .open(&file)
-        .expect("it")
-        .set_len(fs::metadata(&file).expect("it").len() + 1)
-        .expect("as if a block was begun");
-    let past = past(folder.path());
-    assert_eq!((entries(&past.history), past.until_ns), (entries(&live), until_ns));
-    assert!(!past.history.was_traced(WALL + 161));
 }
 
 #[test]
@@ -282,23 +263,7 @@ fn what_cannot_be_read_is_one_line_and_no_history() {
     assert!(read(path, &boot()).unwrap_err().contains("more than is read"));
     let stopped = AtomicBool::new(true);
     fs::remove_file(file(path, 9)).expect("it is there");
-    assert!(Past::read(path, &boot(), &stopped).unwrap_err().contains("too long"));
-}
-
-#[test]
-fn before_a_damaged_block_all_is_known() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut daemon = Daemon::start(folder.path(), 100, Some(BOOT_ID), &[]);
-    daemon.works();
-    daemon.stop();
-    let last = found(folder.path()).expect("files").pop().expect("one").path;
-    let mut bytes = fs::read(&last).expect("the file");
-    let end = bytes.len() - 1;
-    bytes[end] ^= 1;
-    fs::write(&last, bytes).expect("the file");
-    let past = past(folder.path());
-    assert!(past.cut.as_deref().is_some_and(|why| why.contains("damaged")), "{:?}", past.cut);
-    assert_eq!(names(&past.history).last(), Some(&("process_seen", Some(701), 130)));
+    assert!(Past::read(path, &boot(), MOST_FILES, &stopped).unwrap_err().contains("too long"));
 }
 
 #[test]
@@ -306,14 +271,14 @@ fn only_the_newest_files_are_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut daemon = Daemon::start(folder.path(), 100, Some(BOOT_ID), &[]);
     daemon.apply(1, 700, seen(false));
-    for queue_id in 0..2 * u32::try_from(FILES).expect("few") {
+    for queue_id in 0..2 * u32::try_from(MOST_FILES).expect("few") {
         daemon.apply(1, 700, create(queue_id));
         daemon.begin();
     }
     daemon.stop();
     let past = past(folder.path());
-    assert!(past.is_bounded && past.files == FILES, "{}", past.files);
-    let first = found(folder.path()).expect("files").len() - FILES;
+    assert!(past.left_out.is_some() && past.files == MOST_FILES, "{}", past.files);
+    let first = found(folder.path()).expect("files").len() - MOST_FILES;
     assert!(past.since_unix_ns > WALL + 100 + 10 * i64::try_from(first).expect("few"));
     // What existed at the begin of the first one is known, with its time.
     assert!(names(&past.history).contains(&("queue_create", Some(700), 120)));
@@ -321,13 +286,7 @@ fn only_the_newest_files_are_read() {
     let holes = found(folder.path()).expect("files");
     let before = &holes[holes.len() - 2].path;
     OpenOptions::new().write(true).open(before).expect("it").set_len(BYTES).expect("a length");
-    assert_eq!(
-        super::Past::read(folder.path(), &boot(), &AtomicBool::new(false))
-            .expect("readable")
-            .expect("it")
-            .files,
-        1
-    );
+    assert_eq!(read(folder.path(), &boot()).expect("readable").expect("it").files, 1);
 }
 
 /// Of earlier programs: the first one had no folder, and a copy of its file there is read as any other.
@@ -377,3 +336,5 @@ fn changes_that_were_lost_are_a_gap_of_that_number() {
     assert_eq!(gaps, [Gap { lasted_ns: Some(10), lost_changes: Some(7) }]);
     assert!(!past.history.was_traced(WALL + 35), "the end of each file counts");
 }
+
+mod incomplete;
