@@ -52,7 +52,7 @@ fn python(packages: &[&str]) -> Result<PathBuf> {
     let folder = paths::target().join("fleet/venv");
     let python = folder.join("bin/python");
     let done = |package: &&str| folder.join(package).exists();
-    if !packages.iter().all(|package| done(&package)) {
+    if !packages.iter().all(done) {
         if !python.exists() {
             venv(&folder)?;
         }
