@@ -281,7 +281,7 @@ async fn wait(
             supervisor.up(line);
         }
         page.waits_for(&stop.line);
-        let worth_trying = until_worth_trying(&tracer.roots, &absent, waiting.pause(&stop));
+        let worth_trying = until_worth_trying(page, &tracer.roots, &absent, waiting.pause(&stop));
         // What is not traced now may have been before.
         let pause = past.shown_beside(page, worth_trying);
         if supervisor.beside(unless(signals, pause)).await.is_none() {
@@ -292,9 +292,10 @@ async fn wait(
 
 /// Waits for as long as the driver is absent for this same reason, and at least for one pause. The files that show it
 /// are few: no other thread wakes up for them.
-async fn until_worth_trying(roots: &Roots, absent: &str, pause: Duration) {
+async fn until_worth_trying(page: &SharedPage, roots: &Roots, absent: &str, pause: Duration) {
     sleep(pause).await;
     while driver::absence(roots).as_deref() == Some(absent) {
+        page.drop_old();
         sleep(pause).await;
     }
 }
@@ -328,6 +329,7 @@ async fn followed(
 ) -> Result<Followed, Stop> {
     loop {
         let happened = follow.next(&mut &*page, signals).await?;
+        page.drop_old();
         if matches!(happened, Happened::Signal) {
             // What happened before it belongs to what is kept.
             follow.drain();

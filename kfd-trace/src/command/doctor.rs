@@ -1,6 +1,7 @@
 //! `kfd-trace doctor`: diagnoses this node, or prints the diagnosis of a daemon's.
 
 use crate::doctor::DoctorOutcome;
+use crate::doctor::progress::Progress;
 use crate::doctor::reported::Report;
 use crate::doctor::text::{self, MadeBy};
 use crate::kernel::Roots;
@@ -11,7 +12,6 @@ use crate::runtime::stderr::say;
 use crate::text::escape;
 use crate::tracer::doctor::{Node, OwnProgram, process_of};
 use std::io::{self, ErrorKind, Write as _};
-use std::sync::atomic::AtomicU32;
 
 /// What is printed.
 #[derive(Clone, Debug)]
@@ -33,9 +33,9 @@ pub fn run(roots: &Roots, options: &DoctorOptions) -> Result<(), Stop> {
     let pid = options.pid.map(process).transpose()?;
     say_whose(options.pid, pid);
     let mut driver = OwnProgram::new(&node);
-    let reads = AtomicU32::new(0);
-    let examination = node.examine(&mut driver, pid, &reads);
-    let document = examination.document(pid, &reads).map_err(|why| bad_pid(pid.unwrap_or(0), why))?;
+    let progress = Progress::default();
+    let examination = node.examine(&mut driver, pid, &progress);
+    let document = examination.document(pid, &progress).map_err(|why| bad_pid(pid.unwrap_or(0), why))?;
     let report = read(&document)?;
     show(&report, &document, options.json, MadeBy::ThisProcess)?;
     result(report.outcome, "")

@@ -3,13 +3,19 @@
 
 use super::devices::Devices;
 use super::files::Files;
-use super::seen::{DrmDescriptor, KfdDescriptor};
+use super::progress::Progress;
+use super::seen::{DescriptorTotals, DrmDescriptor, KfdDescriptor, Node};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
 /// Most bytes read from an fdinfo file.
 const FDINFO: u64 = 64 << 10;
+/// Descriptors of each kind that are kept of one process. A process of ROCm has a few per GPU.
+pub(super) const KEPT: usize = 64;
+/// DRM descriptors of one process whose fdinfo is read: a user can open half a million.
+const DRM_READ: usize = 4_096;
 /// Bit in `flags` of fdinfo, octal (include/uapi/asm-generic/fcntl.h; 0o2000000 on x86 and arm64).
 const O_CLOEXEC: u32 = 0o2_000_000;
 
@@ -18,18 +24,35 @@ const O_CLOEXEC: u32 = 0o2_000_000;
 pub(super) struct OpenDescriptor {
     pub(super) kfd: Vec<KfdDescriptor>,
     pub(super) drm: Vec<DrmDescriptor>,
+    pub(super) totals: DescriptorTotals,
     /// They may not be read.
     pub(super) closed: bool,
 }
 
+/// What is read of descriptors, and how many are kept.
+pub(super) struct DescriptorReader<'a, F> {
+    pub(super) files: &'a F,
+    pub(super) devices: &'a Devices,
+    /// The host's /dev/kfd: a descriptor of it decides the verdict, so one is always kept.
+    pub(super) host_node: Option<Node>,
+    pub(super) progress: &'a Progress,
+    /// Of each kind, at most.
+    pub(super) keep: usize,
+}
+
 /// Reads `<task>/fd` and, for matching descriptors, `<task>/fdinfo`.
-pub(super) fn read(files: &impl Files, devices: &Devices, task: &Path) -> OpenDescriptor {
+pub(super) fn read(reader: &DescriptorReader<'_, impl Files>, task: &Path) -> OpenDescriptor {
+    let DescriptorReader { files, devices, .. } = reader;
+    let mut clients = BTreeMap::new();
     let mut open = OpenDescriptor::default();
     let entries = match fs::read_dir(task.join("fd")) {
         Ok(entries) => entries,
         Err(error) => return OpenDescriptor { closed: error.kind() == ErrorKind::PermissionDenied, ..open },
     };
     for entry in entries.flatten() {
+        if reader.progress.is_cancelled() {
+            break;
+        }
         let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
         let stat = match files.stat(&entry.path()) {
             Ok(stat) => stat,
@@ -43,10 +66,31 @@ pub(super) fn read(files: &impl Files, devices: &Devices, task: &Path) -> OpenDe
         let Some(number) = stat.number else { continue };
         let info = || fdinfo(&task.join("fdinfo").join(fd.to_string()));
         if Some(number) == devices.kfd {
-            open.kfd.push(KfdDescriptor { fd, node: stat.node, cloexec: cloexec(&info()) });
+            open.totals.kfd += 1;
+            let is_host = |node| Some(node) == reader.host_node;
+            let is_first_host = || is_host(stat.node) && !open.kfd.iter().any(|kept| is_host(kept.node));
+            if open.kfd.len() < reader.keep || is_first_host() {
+                open.kfd.push(KfdDescriptor { fd, node: stat.node, cloexec: cloexec(&info()) });
+            }
         } else if devices.drm.contains(&number) {
-            open.drm.push(drm(fd, &info()));
+            open.totals.drm += 1;
+            if open.totals.drm > DRM_READ {
+                open.totals.vram_incomplete = true;
+                continue;
+            }
+            let drm = drm(fd, &info());
+            if let Some(pdev) = &drm.pdev {
+                // Descriptors of one client report the same values.
+                clients.insert((pdev.clone(), drm.client_id), drm.vram_bytes.unwrap_or(0));
+            }
+            if open.drm.len() < reader.keep {
+                open.drm.push(drm);
+            }
         }
+    }
+    for ((pdev, _), bytes) in clients {
+        let sum = open.totals.vram.entry(pdev).or_default();
+        *sum = sum.saturating_add(bytes);
     }
     open.kfd.sort_by_key(|descriptor| descriptor.fd);
     open.drm.sort_by_key(|descriptor| descriptor.fd);

@@ -16,7 +16,7 @@ pub fn diagnose(seen: &Observed, before: Option<&Observed>, only: Option<u32>) -
     let pids = all.into_iter().chain(only).filter(|pid| only.is_none_or(|only| only == *pid));
     let pids: BTreeSet<u32> = pids.collect();
     let rows = pids.into_iter().map(|pid| row(seen, before, pid, only.is_some()));
-    let processes: Vec<ProcessRow> = rows.filter(|row| only.is_some() || has_part(row)).collect();
+    let processes: Vec<ProcessRow> = rows.filter(|row| only.is_some() || row.has_part()).collect();
     let chips = if only.is_none() { vram::chips(seen) } else { Vec::new() };
     let worst = processes.iter().map(ProcessRow::weight).max().unwrap_or(Weight::Note);
     let outcome = match worst {
@@ -27,7 +27,7 @@ pub fn diagnose(seen: &Observed, before: Option<&Observed>, only: Option<u32>) -
     };
     Diagnosis {
         outcome,
-        complete: seen.closed.is_empty() && !seen.hides,
+        complete: seen.is_complete(),
         looked_at: seen.looked_at,
         not_permitted: seen.closed.len(),
         hidepid: seen.hides,
@@ -38,13 +38,24 @@ pub fn diagnose(seen: &Observed, before: Option<&Observed>, only: Option<u32>) -
     }
 }
 
-/// Whether a node-wide report lists the process. A desktop has many users of render nodes, which are left
-/// out.
-fn has_part(row: &ProcessRow) -> bool {
-    row.kfd == Some(true) || !row.descriptors.is_empty() || row.findings.contains(&FindingKind::StrayMapping)
+impl ProcessRow {
+    /// Whether a node-wide report lists the process. A desktop has many users of render nodes, which are left
+    /// out.
+    #[must_use]
+    pub fn has_part(&self) -> bool {
+        self.kfd == Some(true)
+            || !self.descriptors.is_empty()
+            || self.findings.contains(&FindingKind::StrayMapping)
+    }
 }
 
 impl Observed {
+    /// Whether every process could be inspected, with all memory that it has.
+    pub(super) fn is_complete(&self) -> bool {
+        let incomplete = self.processes.values().any(|process| process.totals.vram_incomplete);
+        self.closed.is_empty() && !self.hides && !incomplete
+    }
+
     /// Whether sysfs lists it; `None`: sysfs could not be read.
     pub(super) fn in_sysfs(&self, pid: u32) -> Option<bool> {
         Some(self.sysfs.as_ref()?.contains_key(&pid))
@@ -164,6 +175,8 @@ fn row(seen: &Observed, before: Option<&Observed>, pid: u32, requested: bool) ->
         descriptors: descriptors
             .map(|open| Descriptor { fd: open.fd, node: node(open.node), cloexec: open.cloexec })
             .collect(),
+        descriptor_count: process.map(|process| process.totals.kfd),
+        drm_count: process.map(|process| process.totals.drm),
         drm: process.map(|process| process.drm.clone()).unwrap_or_default(),
         libraries: process
             .and_then(|process| process.mappings.as_ref())

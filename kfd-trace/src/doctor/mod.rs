@@ -11,6 +11,7 @@ mod files;
 pub mod finding;
 pub mod json;
 mod mappings;
+pub mod progress;
 pub mod read;
 pub mod report;
 pub mod reported;

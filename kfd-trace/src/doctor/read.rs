@@ -1,8 +1,9 @@
 //! Processes of procfs that use KFD or amdgpu: what each has open and mapped.
 
-use super::descriptors::{self, OpenDescriptor};
+use super::descriptors::{self, DescriptorReader, KEPT, OpenDescriptor};
 use super::devices::Devices;
 use super::mappings;
+use super::progress::{Progress, Step};
 use super::seen::{KfdProcess, KfdProcesses, Mappings, Node, SeenProcess};
 use crate::attribute::process;
 use crate::attribute::task;
@@ -11,9 +12,12 @@ use crate::state::ProcessDetails;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use super::files::{Files, Real, Stat};
+
+/// Descriptors of each kind that are kept of all processes together; beyond that each process has its first one. So the
+/// diagnosis stays small, whatever users of GPUs open.
+const KEPT_OF_ALL: usize = 16_384;
 
 /// Result of the procfs scan.
 #[derive(Debug, Default)]
@@ -32,8 +36,8 @@ pub struct ProcfsReader<'a, F> {
     pub host_node: Option<Node>,
     /// Supplies further details of a process.
     pub details: &'a dyn Fn(&ProcessInfo) -> ProcessDetails,
-    /// tgid of the process that is being read: its memory lock may be held for long.
-    pub reads: &'a AtomicU32,
+    /// Has the process that is being read: its memory lock may be held for long.
+    pub progress: &'a Progress,
 }
 
 impl<F: Files> ProcfsReader<'_, F> {
@@ -49,10 +53,18 @@ impl<F: Files> ProcfsReader<'_, F> {
     }
 
     fn scan(&self, tgids: BTreeSet<u32>, wanted: &BTreeSet<u32>) -> ScannedProcfs {
+        self.scan_within(tgids, wanted, KEPT_OF_ALL)
+    }
+
+    /// `left`: so many descriptors of each kind are kept.
+    fn scan_within(&self, tgids: BTreeSet<u32>, wanted: &BTreeSet<u32>, mut left: usize) -> ScannedProcfs {
         let mut read = ScannedProcfs::default();
         let first_mounts = mounts(&self.procfs.join("1"));
         for tgid in tgids {
-            self.reads.store(tgid, Ordering::Relaxed);
+            if self.progress.is_cancelled() {
+                break;
+            }
+            self.progress.begin(Step::Process(tgid));
             // Ended meanwhile, or hidden: then the caller has it from another source.
             let Ok(life) = process::life(self.procfs, tgid) else { continue };
             if life.of_kernel {
@@ -61,10 +73,18 @@ impl<F: Files> ProcfsReader<'_, F> {
             read.looked_at += 1;
             let task = task::living(self.procfs, tgid, &life);
             // A dead process has no descriptors, and procfs shows root as its owner.
-            let OpenDescriptor { kfd, drm, closed } = match &task {
-                Some(task) => descriptors::read(self.files, self.devices, task),
+            let reader = DescriptorReader {
+                files: self.files,
+                devices: self.devices,
+                host_node: self.host_node,
+                progress: self.progress,
+                keep: left.clamp(1, KEPT),
+            };
+            let OpenDescriptor { kfd, drm, totals, closed } = match &task {
+                Some(task) => descriptors::read(&reader, task),
                 None => OpenDescriptor::default(),
             };
+            left = left.saturating_sub(kfd.len().max(drm.len()));
             if closed {
                 read.closed.insert(tgid);
             }
@@ -92,11 +112,12 @@ impl<F: Files> ProcfsReader<'_, F> {
                 closed,
                 kfd,
                 drm,
+                totals,
                 mappings,
             };
             read.processes.insert(tgid, seen);
         }
-        self.reads.store(0, Ordering::Relaxed);
+        self.progress.begin(Step::Comparing);
         read
     }
 }

@@ -6,7 +6,7 @@ use super::seen::DrmDescriptor;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// Overall result.
+/// Overall result. A further one is a new `schema`: clients take their exit code from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DoctorOutcome {
@@ -108,7 +108,11 @@ pub struct ProcessRow {
     /// `None`: not known.
     pub seen_by: BTreeMap<ViewName, Option<bool>>,
     pub rocm_smi: Option<RocmSmi>,
+    /// `None`: it has ended, or is hidden.
+    pub descriptor_count: Option<usize>,
+    /// The first ones.
     pub descriptors: Vec<Descriptor>,
+    pub drm_count: Option<usize>,
     pub drm: Vec<DrmDescriptor>,
     pub libraries: Vec<&'static str>,
     #[serde(serialize_with = "findings")]

@@ -2,8 +2,8 @@
 
 use super::sampled::{AllSampled, Sampled};
 use super::seen::{
-    Chip, Device, DrmDescriptor, KfdDescriptor, KfdProcess, KfdProcesses, Mappings, Node, Observed,
-    SeenProcess,
+    Chip, DescriptorTotals, Device, DrmDescriptor, KfdDescriptor, KfdProcess, KfdProcesses, Mappings, Node,
+    Observed, SeenProcess,
 };
 use crate::attribute::process::Life;
 use crate::state::ProcessDetails;
@@ -42,6 +42,12 @@ pub(super) fn process() -> SeenProcess {
             client_id: Some(7),
             vram_bytes: Some(1 << 30),
         }],
+        totals: DescriptorTotals {
+            kfd: 1,
+            drm: 1,
+            vram: BTreeMap::from([(PCI.to_owned(), 1 << 30)]),
+            vram_incomplete: false,
+        },
         mappings: Some(Mappings {
             kfd: BTreeSet::from([HOST]),
             render: 2,
@@ -53,7 +59,8 @@ pub(super) fn process() -> SeenProcess {
 /// Has nothing open or mapped.
 pub(super) fn bare() -> SeenProcess {
     let mappings = Some(Mappings::default());
-    SeenProcess { kfd: Vec::new(), drm: Vec::new(), mappings, ..process() }
+    let totals = DescriptorTotals::default();
+    SeenProcess { kfd: Vec::new(), drm: Vec::new(), totals, mappings, ..process() }
 }
 
 pub(super) fn listed() -> KfdProcesses {

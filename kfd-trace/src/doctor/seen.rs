@@ -47,6 +47,19 @@ pub struct DrmDescriptor {
     pub vram_bytes: Option<u64>,
 }
 
+/// What all open descriptors of a process add up to, also of those that are not kept one by one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DescriptorTotals {
+    /// Number of descriptors of /dev/kfd.
+    pub kfd: usize,
+    /// Number of descriptors of DRM nodes.
+    pub drm: usize,
+    /// Bytes of its DRM clients by PCI address, each client once.
+    pub vram: BTreeMap<String, u64>,
+    /// There are too many to read fdinfo of each.
+    pub vram_incomplete: bool,
+}
+
 /// Mappings of interest in the address space of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mappings {
@@ -71,8 +84,11 @@ pub struct SeenProcess {
     pub own_mounts: Option<bool>,
     /// Its descriptors may not be read.
     pub closed: bool,
+    /// Those with the lowest numbers, and one of the host's node if there is any.
     pub kfd: Vec<KfdDescriptor>,
+    /// Those with the lowest numbers.
     pub drm: Vec<DrmDescriptor>,
+    pub totals: DescriptorTotals,
     /// `None`: they may not be read.
     pub mappings: Option<Mappings>,
 }

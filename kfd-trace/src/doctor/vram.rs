@@ -11,7 +11,7 @@ const OWN_USE: u64 = 1 << 30;
 /// One row per chip. KFD's memory of a process is also in its DRM client, so the larger of both counts.
 /// Memory without an owner is reported only if all processes could be inspected.
 pub(super) fn chips(seen: &Observed) -> Vec<ChipRow> {
-    let complete = seen.closed.is_empty() && !seen.hides;
+    let complete = seen.is_complete();
     let row = |chip: &Chip| {
         let vram_owned_bytes = owned(seen, chip);
         let more = |used: u64| used.saturating_sub(vram_owned_bytes) > OWN_USE;
@@ -32,11 +32,7 @@ fn owned(seen: &Observed, chip: &Chip) -> u64 {
         by_pid.entry(*pid).or_default().0 = sum(bytes.copied());
     }
     for (pid, process) in &seen.processes {
-        // Descriptors of one client report the same values.
-        let of_chip = process.drm.iter().filter(|open| open.pdev.as_deref() == Some(&chip.pci));
-        let clients: BTreeMap<_, _> =
-            of_chip.map(|open| (open.client_id, open.vram_bytes.unwrap_or(0))).collect();
-        by_pid.entry(*pid).or_default().1 = sum(clients.into_values());
+        by_pid.entry(*pid).or_default().1 = process.totals.vram.get(&chip.pci).copied().unwrap_or(0);
     }
     sum(by_pid.into_values().map(|(kfd, drm)| kfd.max(drm)))
 }

@@ -3,129 +3,203 @@
 //! In: what reads a node, and what writes a document of that. Out: the document. One reading is made at a time, on a thread
 //! of its own, since a process or a driver that hangs blocks it; all clients of the next second share it.
 
+use crate::doctor::progress::{Progress, Step};
 use crate::output::api::Refusal;
 use rustix::time::{ClockId, clock_gettime};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A client gives up after 10 s, if nothing else is requested of it.
+/// A client gives up after 10 s, if nothing else is requested of it. Counted from the request, with all pauses.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
 /// For so long after its end a reading is shared.
 const SHARED: Duration = Duration::from_secs(1);
 
-/// After a reading comes a pause of so many times its CPU time, so that a client without pauses takes a quarter of a CPU.
+/// After work comes a pause of so many times its CPU time, so that a client without pauses takes a quarter of a CPU.
 const PAUSES: u32 = 3;
 
-/// Longer than that no reading waits for another: clients give up.
+/// Longer than that nothing waits for earlier work: clients give up.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 /// Diagnoses of readings of this kind.
 pub(super) struct Diagnoses<T> {
     /// Locked by whoever makes one.
-    turn: Mutex<Made<T>>,
+    turn: Mutex<Turn<T>>,
     timeout: Duration,
 }
 
-struct Made<T> {
+struct Turn<T> {
     /// The last reading, and when it ended.
     last: Option<(Instant, Arc<T>)>,
-    /// When the next one may begin.
-    next: Option<Instant>,
+    pause: Pause,
     /// One that took too long.
     late: Option<Late<T>>,
 }
 
-struct Late<T> {
-    began: Instant,
-    answer: Receiver<Answer<T>>,
-    reads: Arc<AtomicU32>,
+/// When work may begin again.
+#[derive(Default)]
+struct Pause {
+    /// A reading.
+    reading: Option<Instant>,
+    /// A document of a shared reading: it waits for earlier documents, and not for the reading.
+    document: Option<Instant>,
 }
 
-/// The reading, unless it was shared, with its CPU time; and the document.
-type Answer<T> = (Option<(Arc<T>, Duration)>, Result<String, Refusal>);
+struct Late<T> {
+    began: Instant,
+    is_reading: bool,
+    answer: Receiver<Answer<T>>,
+    progress: Arc<Progress>,
+}
+
+struct Answer<T> {
+    /// Unless it was shared, or failed.
+    reading: Option<Arc<T>>,
+    document: Result<String, Refusal>,
+    ended: Instant,
+    cpu: Duration,
+}
 
 impl<T> Default for Diagnoses<T> {
     fn default() -> Self {
-        Diagnoses { turn: Mutex::new(Made { last: None, next: None, late: None }), timeout: TIMEOUT }
+        Diagnoses {
+            turn: Mutex::new(Turn { last: None, pause: Pause::default(), late: None }),
+            timeout: TIMEOUT,
+        }
+    }
+}
+
+impl<T> Diagnoses<T> {
+    /// Drops a reading that is not shared any more. Never waits.
+    pub(super) fn drop_old(&self) {
+        if let Ok(mut turn) = self.turn.try_lock() {
+            turn.drop_old();
+        }
+    }
+}
+
+impl<T> Turn<T> {
+    fn drop_old(&mut self) {
+        self.last.take_if(|(end, _)| end.elapsed() >= SHARED);
     }
 }
 
 impl<T: Send + Sync + 'static> Diagnoses<T> {
-    /// A document. Both may block; they store the tgid of the process that they are reading.
+    /// A document. `read` may block, keeps its progress, and stops when that is cancelled.
     ///
     /// # Errors
     /// Theirs; if they take too long.
     pub(super) fn ask(
         &self,
-        read: impl FnOnce(&AtomicU32) -> Result<T, Refusal> + Send + 'static,
-        write: impl FnOnce(&T, &AtomicU32) -> Result<String, Refusal> + Send + 'static,
+        read: impl FnOnce(&Progress) -> Result<T, Refusal> + Send + 'static,
+        write: impl FnOnce(&T) -> Result<String, Refusal> + Send + 'static,
     ) -> Result<String, Refusal> {
-        let mut made = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(late) = &made.late
-            && matches!(late.answer.try_recv(), Err(TryRecvError::Empty))
-        {
-            return Err(too_long(late.began.elapsed(), &late.reads));
-        }
-        // What it read is too old.
-        made.late = None;
-        let known = made.last.as_ref().filter(|(end, _)| end.elapsed() < SHARED);
-        let known = known.map(|(_, reading)| Arc::clone(reading));
-        if known.is_none() {
-            made.last = None;
-            let pause = made.next.and_then(|next| next.checked_duration_since(Instant::now()));
-            if let Some(pause) = pause {
-                thread::sleep(pause);
+        let asked = Instant::now();
+        let deadline = asked + self.timeout;
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(late) = turn.late.take() {
+            match late.answer.try_recv() {
+                Err(TryRecvError::Empty) => {
+                    let why = too_long(late.began.elapsed(), &late.progress);
+                    turn.late = Some(late);
+                    return Err(why);
+                }
+                // What it read is too old.
+                Ok(answer) => turn.pause.add(late.is_reading, late.began, &answer),
+                Err(TryRecvError::Disconnected) => {}
             }
         }
-        let (began, reads) = (Instant::now(), Arc::new(AtomicU32::new(0)));
+        sleep_until(turn.pause.document);
+        turn.drop_old();
+        let known = turn.last.as_ref().map(|(_, reading)| Arc::clone(reading));
+        let is_reading = known.is_none();
+        if is_reading {
+            sleep_until(turn.pause.reading);
+        }
+        let began = Instant::now();
+        if began >= deadline {
+            let seconds = asked.elapsed().as_secs();
+            return Err(Refusal::Failed(format!("other diagnoses took {seconds} s: try again")));
+        }
+        let progress = Arc::new(Progress::until(deadline));
         let (sender, answer) = mpsc::channel();
-        let progress = Arc::clone(&reads);
-        let work = move || {
-            // It may be given up.
-            let _ = sender.send(match known {
-                Some(reading) => (None, write(&reading, &progress)),
-                None => match read(&progress).map(Arc::new) {
-                    Ok(reading) => {
-                        let document = write(&reading, &progress);
-                        (Some((reading, cpu_time())), document)
-                    }
-                    Err(refusal) => (None, Err(refusal)),
-                },
-            });
-        };
+        let thread_progress = Arc::clone(&progress);
+        // It may be given up.
+        let work = move || drop(sender.send(answered(known, &thread_progress, read, write)));
         let thread = thread::Builder::new().name("doctor".to_owned()).spawn(work);
         thread.map_err(|error| Refusal::Failed(format!("no thread can be started: {error}")))?;
-        match answer.recv_timeout(self.timeout) {
-            Ok((reading, document)) => {
-                if let Some((reading, cpu_time)) = reading {
-                    let now = Instant::now();
-                    made.last = Some((now, reading));
-                    made.next = Some(now + (cpu_time * PAUSES).min(LONGEST_PAUSE));
-                }
-                document
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                Err(Refusal::Failed("the diagnosis panicked: see the daemon's log".to_owned()))
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                let why = too_long(began.elapsed(), &reads);
-                made.late = Some(Late { began, answer, reads });
-                Err(why)
-            }
+        let Ok(answer) = answer.recv_timeout(deadline.saturating_duration_since(began)) else {
+            progress.cancel();
+            let why = too_long(asked.elapsed(), &progress);
+            turn.late = Some(Late { began, is_reading, answer, progress });
+            return Err(why);
+        };
+        turn.pause.add(is_reading, began, &answer);
+        if let Some(reading) = answer.reading {
+            turn.last = Some((answer.ended, reading));
         }
+        answer.document
     }
 }
 
-fn too_long(since: Duration, reads: &AtomicU32) -> Refusal {
+impl Pause {
+    /// Each CPU second is followed by its own pause, also where the work was done in an earlier one's.
+    fn add<T>(&mut self, is_reading: bool, began: Instant, answer: &Answer<T>) {
+        let Answer { ended, cpu, .. } = answer;
+        let pause = *cpu * PAUSES;
+        let from = self.reading.map_or(began, |reading| reading.max(began));
+        let next = from + ended.saturating_duration_since(began) + pause;
+        self.reading = Some(next.min(*ended + LONGEST_PAUSE));
+        self.document = (!is_reading).then(|| *ended + pause.min(LONGEST_PAUSE));
+    }
+}
+
+fn sleep_until(time: Option<Instant>) {
+    if let Some(pause) = time.and_then(|time| time.checked_duration_since(Instant::now())) {
+        thread::sleep(pause);
+    }
+}
+
+/// Whatever the work comes to, its CPU time is known.
+fn answered<T>(
+    known: Option<Arc<T>>,
+    progress: &Progress,
+    read: impl FnOnce(&Progress) -> Result<T, Refusal>,
+    write: impl FnOnce(&T) -> Result<String, Refusal>,
+) -> Answer<T> {
+    let work = move || {
+        let (shared, reading) = match known {
+            Some(reading) => (true, reading),
+            None => (false, Arc::new(read(progress)?)),
+        };
+        if progress.is_cancelled() {
+            return Err(Refusal::Failed("nobody waits for it any more".to_owned()));
+        }
+        let document = write(&reading);
+        Ok(((!shared).then_some(reading), document))
+    };
+    let made = catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(Refusal::Failed("the diagnosis panicked: see the daemon's log".to_owned())));
+    let (reading, document) = made.unwrap_or_else(|refusal| (None, Err(refusal)));
+    Answer { reading, document, ended: Instant::now(), cpu: cpu_time() }
+}
+
+fn too_long(since: Duration, progress: &Progress) -> Refusal {
     let seconds = since.as_secs();
-    Refusal::Failed(match reads.load(Ordering::Relaxed) {
-        0 => format!("reading the driver takes more than {seconds} s: it may hang; see the kernel's log"),
-        pid => format!(
-            "looking into process {pid} takes more than {seconds} s: its memory is locked; see /proc/{pid}/stack"
+    Refusal::Failed(match progress.step() {
+        Step::Driver => {
+            format!("reading the driver takes more than {seconds} s: it may hang; see the kernel's log")
+        }
+        Step::Tracer => format!("waiting for the tracer takes more than {seconds} s: it is busy; try again"),
+        Step::Settling | Step::Comparing => {
+            format!("the diagnosis takes more than {seconds} s: the node is busy; try again")
+        }
+        Step::Process(pid) => format!(
+            "looking into process {pid} takes more than {seconds} s: its memory or one of its files blocks, or it has very \
+             many; see /proc/{pid}/stack"
         ),
     })
 }
@@ -136,82 +210,4 @@ fn cpu_time() -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::AtomicUsize;
-
-    /// Reads by counting; `takes`: for so long.
-    fn ask(
-        diagnoses: &Diagnoses<usize>,
-        count: &Arc<AtomicUsize>,
-        takes: Duration,
-    ) -> Result<String, Refusal> {
-        let count = Arc::clone(count);
-        let read = move |reads: &AtomicU32| {
-            reads.store(4711, Ordering::Relaxed);
-            thread::sleep(takes);
-            Ok(count.fetch_add(1, Ordering::Relaxed))
-        };
-        diagnoses.ask(read, |number, _| Ok(number.to_string()))
-    }
-
-    #[test]
-    fn clients_within_a_second_share_a_reading() {
-        let (diagnoses, count) = (Diagnoses::default(), Arc::default());
-        let ask = || ask(&diagnoses, &count, Duration::from_millis(100));
-        let answers: Vec<_> = thread::scope(|scope| {
-            let all: Vec<_> = (0..20).map(|_| scope.spawn(ask)).collect();
-            all.into_iter().map(|one| one.join().unwrap()).collect()
-        });
-        assert_eq!(answers, vec![Ok("0".to_owned()); 20]);
-        thread::sleep(SHARED);
-        assert_eq!(ask(), Ok("1".to_owned()), "no answer is older");
-    }
-
-    #[test]
-    fn a_reading_that_hangs_is_given_up_and_no_other_is_begun() {
-        let diagnoses = Diagnoses { timeout: Duration::from_millis(100), ..Diagnoses::default() };
-        let count = Arc::default();
-        let hangs = Duration::from_millis(1500);
-        let begin = Instant::now();
-        for turn in 0..3 {
-            let Err(Refusal::Failed(why)) = ask(&diagnoses, &count, hangs) else { panic!("{turn}") };
-            assert!(why.starts_with("looking into process 4711 takes more than 0 s"), "{why}");
-        }
-        assert!(begin.elapsed() < Duration::from_millis(600), "the others do not wait for it");
-        assert_eq!(count.load(Ordering::Relaxed), 0);
-        thread::sleep(hangs);
-        assert_eq!(ask(&diagnoses, &count, Duration::ZERO), Ok("1".to_owned()), "what came late is too old");
-    }
-
-    #[test]
-    fn a_client_without_pauses_takes_a_quarter_of_a_cpu() {
-        let (diagnoses, began) = (Diagnoses::<()>::default(), Arc::new(Mutex::new(Vec::new())));
-        let ask = || {
-            let began = Arc::clone(&began);
-            let read = move |_: &AtomicU32| {
-                began.lock().unwrap().push(Instant::now());
-                while cpu_time() < Duration::from_millis(600) {}
-                Ok(())
-            };
-            diagnoses.ask(read, |(), _| Ok(String::new())).unwrap();
-        };
-        ask();
-        let end = Instant::now();
-        thread::sleep(SHARED);
-        ask();
-        let pause = began.lock().unwrap()[1].duration_since(end);
-        assert!(pause >= Duration::from_millis(1790), "{pause:?}");
-    }
-
-    #[test]
-    fn a_refusal_and_a_panic_are_no_readings() {
-        let diagnoses = Diagnoses::<()>::default();
-        let refused =
-            diagnoses.ask(|_| Err(Refusal::NotTraced("no driver".to_owned())), |(), _| panic!("unused"));
-        assert_eq!(refused, Err(Refusal::NotTraced("no driver".to_owned())));
-        let panicked = diagnoses.ask(|_| Ok(()), |(), _| panic!("on purpose"));
-        assert!(matches!(panicked, Err(Refusal::Failed(line)) if line.contains("panicked")));
-        assert_eq!(diagnoses.ask(|_| Ok(()), |(), _| Ok("well".to_owned())), Ok("well".to_owned()));
-    }
-}
+mod tests;

@@ -37,7 +37,8 @@ pub(super) struct Documents {
     exposition: Arc<tokio::sync::Mutex<Option<Instant>>>,
     /// Requests that wait for the exposition, or are about to: the last one leaves none in memory.
     waiting: Mutex<Waiting>,
-    /// A diagnosis takes seconds, for which no other document waits.
+    /// A diagnosis takes seconds, for which no other document waits. [`super::diagnoses`] has its order and its bounds: this lock
+    /// only keeps requests that wait for it from taking all threads of the pool.
     doctor: Arc<tokio::sync::Mutex<()>>,
     other: Arc<tokio::sync::Mutex<()>>,
     unsent: Unsent,

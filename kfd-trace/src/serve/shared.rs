@@ -133,6 +133,11 @@ impl SharedPage {
         Arc::make_mut(&mut rates).add(&tracer.state, clock::mono_ns());
     }
 
+    /// Once a second: what nobody can be given any more is dropped.
+    pub fn drop_old(&self) {
+        self.diagnoses.drop_old();
+    }
+
     /// There is nothing to trace now. Returns what was served.
     pub fn waits_for(&self, why: &str) -> Option<Serving> {
         let mut phase = self.phase();

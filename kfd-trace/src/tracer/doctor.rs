@@ -5,7 +5,7 @@
 
 use super::engine::Tracer;
 use super::enrich;
-use super::inventory::{self, detailed, state_of, warn_broken};
+use super::inventory::{self, detailed, state_of};
 use super::preflight::chain;
 use super::sample::twice;
 use super::types::{self, Known};
@@ -13,18 +13,20 @@ use crate::attribute::process::{self, ProcessError};
 use crate::attribute::{Costly, KfdSysfs, Topology};
 use crate::doctor::devices::{self, Devices};
 use crate::doctor::json::{self, KernelSummary};
+use crate::doctor::progress::{Progress, Step};
 use crate::doctor::read::{self, ProcfsReader, Real};
+use crate::doctor::report::ProcessRow;
 use crate::doctor::sampled::AllSampled;
 use crate::doctor::seen::KfdProcesses;
 use crate::doctor::{Diagnosis, Observed, diagnose};
 use crate::kernel::{Capabilities, Capability, Finding, FindingSeverity, Preflight, Roots, findings};
 use crate::output::status;
+use crate::probes::walk::DriverTable;
 use crate::runtime::clock;
 use crate::state::{Activity, Inventory, ReadTimes, Source, State};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicU32;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Interval between two readings: the driver frees what a process had some time after its end, in less than that
 /// if the GPU responds.
@@ -77,7 +79,7 @@ impl DriverRead {
 
 /// Who reads the driver's table, and what its queues did.
 pub trait DriverViews {
-    fn read(&mut self) -> DriverRead;
+    fn read(&mut self, progress: &Progress) -> DriverRead;
 }
 
 /// A program of its own, which is loaded for each reading; and memories of processes.
@@ -101,7 +103,7 @@ impl OwnProgram {
 }
 
 impl DriverViews for OwnProgram {
-    fn read(&mut self) -> DriverRead {
+    fn read(&mut self, _: &Progress) -> DriverRead {
         let walk = |known: &Known| inventory::walk(&self.roots, &known.kernel, &known.facts);
         let existing = match self.known.as_ref().map_err(Clone::clone).and_then(walk) {
             Ok(existing) => existing,
@@ -114,11 +116,19 @@ impl DriverViews for OwnProgram {
 }
 
 fn activities(state: &State) -> Activities {
-    let snapshot = state.snapshot();
-    let activities = snapshot.queues().filter_map(|(process, queue)| {
+    let queues = state.live().flat_map(|process| process.queues.values().map(move |queue| (process, queue)));
+    let activities = queues.filter_map(|(process, queue)| {
         Some(((process.tgid?, process.context_id, queue.queue_id), queue.activity.clone()))
     });
     activities.collect()
+}
+
+/// What a table lacks would count as not served.
+fn whole(table: DriverTable) -> Result<DriverTable, String> {
+    match table.broken {
+        0 => Ok(table),
+        _ => Err("the driver's table changed while it was read: ask again".to_owned()),
+    }
 }
 
 impl Tracer {
@@ -129,11 +139,11 @@ impl Tracer {
             return DriverRead::none("no probes are attached now".to_owned());
         };
         let from_ns = clock::mono_ns();
-        let table = match reader.walked(session) {
+        let walked = || reader.walked(session).and_then(whole);
+        let table = match walked().or_else(|_| walked()) {
             Ok(table) => table,
             Err(why) => return DriverRead::none(why),
         };
-        warn_broken(table.broken);
         let read = ReadTimes { from_ns, until_ns: clock::mono_ns() };
         let processes = table.entries.into_iter().map(|entry| entry.process).collect();
         let activities = match self.samples.interval_ns {
@@ -172,26 +182,37 @@ impl Node {
         }
     }
 
-    /// Reads all views. `only`: this process alone matters. `reads` has the process that is being read.
+    /// Reads all views. `only`: this process alone matters. Stops early if that is cancelled:
+    /// then the result is of no use.
     #[must_use]
-    pub fn examine(self, driver: &mut impl DriverViews, only: Option<u32>, reads: &AtomicU32) -> Examination {
-        let first = self.look(driver, only, reads);
-        if !diagnose(&first, None, only).unsettled {
+    pub fn examine(
+        self,
+        driver: &mut impl DriverViews,
+        only: Option<u32>,
+        progress: &Progress,
+    ) -> Examination {
+        let begin = Instant::now();
+        let first = self.look(driver, only, progress);
+        // Without time for a second look what ends is reported as that.
+        let again = diagnose(&first, None, only).unsettled && progress.has_time(begin.elapsed() + SETTLES);
+        if !again || progress.is_cancelled() {
             return Examination { node: self, before: None, seen: first };
         }
+        progress.begin(Step::Settling);
         sleep(SETTLES);
-        let second = self.look(driver, only, reads);
+        let second = self.look(driver, only, progress);
         Examination { node: self, before: Some(first), seen: second }
     }
 
-    fn look(&self, driver: &mut impl DriverViews, only: Option<u32>, reads: &AtomicU32) -> Observed {
+    fn look(&self, driver: &mut impl DriverViews, only: Option<u32>, progress: &Progress) -> Observed {
         let Node { roots, preflight, .. } = self;
+        progress.begin(Step::Driver);
         let devices = Devices::read(&roots.sysfs);
         let host_node = devices::host_node(&Real, &roots.procfs, devices.kfd);
         // A process that is created meanwhile is in the table first.
         let listed = KfdSysfs::read(&roots.sysfs, Costly::default());
         let sysfs = read::of_sysfs(&listed);
-        let (kernel, sampled) = driver.read().views(roots);
+        let (kernel, sampled) = driver.read(progress).views(roots);
         let of_kfd = sysfs.iter().flatten().chain(kernel.iter().flatten()).map(|(pid, _)| *pid);
         let wanted: BTreeSet<u32> = of_kfd.chain(only).collect();
         let details = |info: &process::ProcessInfo| enrich::details_of(roots, info);
@@ -201,7 +222,7 @@ impl Node {
             devices: &devices,
             host_node,
             details: &details,
-            reads,
+            progress,
         };
         let read = reader.all(&wanted);
         let may_see = |capabilities: Capabilities| capabilities.has(Capability::SysPtrace);
@@ -233,7 +254,7 @@ impl Examination {
     ///
     /// # Errors
     /// Why there is no such process.
-    pub fn diagnosis(&self, only: Option<u32>, reads: &AtomicU32) -> Result<Diagnosis, String> {
+    pub fn diagnosis(&self, only: Option<u32>, progress: &Progress) -> Result<Diagnosis, String> {
         let Some(pid) = only.filter(|pid| !self.has(*pid)) else {
             return Ok(diagnose(&self.seen, self.before.as_ref(), only));
         };
@@ -246,7 +267,7 @@ impl Examination {
             devices: &Devices::read(&roots.sysfs),
             host_node: seen.host_node,
             details: &details,
-            reads,
+            progress,
         };
         let read = reader.one(pid);
         if !read.processes.contains_key(&pid) {
@@ -265,15 +286,33 @@ impl Examination {
         self.seen.processes.contains_key(&pid) || self.seen.is_kfd(pid) == Some(true)
     }
 
-    /// The same as one JSON object.
+    /// The diagnosis of the node, or of a process that has a part in KFD, as one JSON object. Nothing is read for it: of other
+    /// processes those who ask learn nothing, not even whether there is one.
+    ///
+    /// # Errors
+    /// That this process has no part in KFD.
+    pub fn document_of_users(&self, only: Option<u32>) -> Result<String, String> {
+        let diagnosis = diagnose(&self.seen, self.before.as_ref(), only);
+        if only.is_some() && !diagnosis.processes.iter().all(ProcessRow::has_part) {
+            return Err("KFD has no such process, and none of this PID has /dev/kfd open; on the node, `kfd-trace doctor \
+                        --pid` describes any process"
+                .to_owned());
+        }
+        self.json(&diagnosis, only)
+    }
+
+    /// The diagnosis of any process, or of the node, as one JSON object.
     ///
     /// # Errors
     /// As [`Examination::diagnosis`].
-    pub fn document(&self, only: Option<u32>, reads: &AtomicU32) -> Result<String, String> {
-        let report = self.diagnosis(only, reads)?;
+    pub fn document(&self, only: Option<u32>, progress: &Progress) -> Result<String, String> {
+        self.json(&self.diagnosis(only, progress)?, only)
+    }
+
+    fn json(&self, report: &Diagnosis, only: Option<u32>) -> Result<String, String> {
         let facts = status::facts(&self.node.preflight);
         let kernel = KernelSummary { facts: &facts, findings: &self.node.findings };
-        json::document(&report, kernel, only).map_err(|error| error.to_string())
+        json::document(report, kernel, only).map_err(|error| error.to_string())
     }
 }
 

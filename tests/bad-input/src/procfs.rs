@@ -5,6 +5,7 @@ use crate::{parts, shown};
 use kfd_trace::attribute::{ProcessInfo, process};
 use kfd_trace::doctor::devices::Devices;
 use kfd_trace::doctor::json::KernelSummary;
+use kfd_trace::doctor::progress::Progress;
 use kfd_trace::doctor::read::{Files, ProcfsReader, Stat};
 use kfd_trace::doctor::reported::Report;
 use kfd_trace::doctor::seen::{Device, KfdProcess, KfdProcesses, Node};
@@ -17,7 +18,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::AtomicU32;
 
 /// The crate that reads `status` keeps a map of its lines, each with two texts.
 const BOUND: Bound = Bound { a_byte: 200, always: 64 << 10 };
@@ -70,7 +70,7 @@ fn diagnosed(procfs: &Path) {
         devices: &devices,
         host_node: Some(NODE),
         details: &details,
-        reads: &AtomicU32::new(0),
+        progress: &Progress::default(),
     };
     let read = reader.all(&wanted);
     let kfd = KfdProcesses::from([(7, KfdProcess::default())]);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::doctor::samples::{DEVICE, HOST, OTHER};
-use crate::doctor::seen::{Device, KfdDescriptor};
+use crate::doctor::seen::{DescriptorTotals, Device, KfdDescriptor};
 use std::io;
 use std::os::unix::fs::symlink;
 
@@ -63,19 +63,22 @@ impl Made {
     }
 
     fn read(&self, wanted: &[u32]) -> ScannedProcfs {
-        let devices = Devices { kfd: Some(DEVICE), drm: BTreeSet::from([DRM]) };
         let wanted = wanted.iter().copied().collect();
+        self.reader(&Progress::default(), |reader| reader.all(&wanted))
+    }
+
+    fn reader<T>(&self, progress: &Progress, use_it: impl FnOnce(&ProcfsReader<'_, Self>) -> T) -> T {
+        let devices = Devices { kfd: Some(DEVICE), drm: BTreeSet::from([DRM]) };
         let details =
             |info: &ProcessInfo| ProcessDetails { cgroup: info.cgroup.clone(), ..ProcessDetails::default() };
-        let reader = ProcfsReader {
+        use_it(&ProcfsReader {
             files: self,
             procfs: self.procfs.path(),
             devices: &devices,
             host_node: Some(HOST),
             details: &details,
-            reads: &AtomicU32::new(0),
-        };
-        reader.all(&wanted)
+            progress,
+        })
     }
 }
 
@@ -105,6 +108,60 @@ fn descriptors_are_found_by_number_and_distinguished_by_inode() {
     let who = (seen.comm.as_str(), seen.uid, seen.inner_pid, seen.life.parent);
     assert_eq!(who, ("wörk", 1000, Some(7), 90));
     assert_eq!(seen.details.cgroup.as_deref(), Some("/a.service"));
+}
+
+#[test]
+fn of_many_descriptors_the_first_are_kept_and_all_are_counted() {
+    let mut made = Made::new();
+    made.task("20", 20, 'S', 0, 1);
+    for fd in 0..90 {
+        let client = fd / 30;
+        let info = format!(
+            "drm-pdev:\t0000:c1:00.0\ndrm-client-id:\t{client}\ndrm-memory-vram:\t{} KiB\n",
+            client + 1
+        );
+        made.open("20", 100 + fd, &info, of(OTHER, DRM));
+        let node = if fd == 80 { HOST } else { OTHER };
+        made.open("20", 300 + fd, "", of(node, DEVICE));
+    }
+    let read = made.read(&[]);
+    let seen = &read.processes[&20];
+    let totals = DescriptorTotals {
+        kfd: 90,
+        drm: 90,
+        vram: [("0000:c1:00.0".to_owned(), (1 + 2 + 3) << 10)].into(),
+        vram_incomplete: false,
+    };
+    assert_eq!(seen.totals, totals, "each client once, also of those that are not kept");
+    assert_eq!(seen.drm.len(), KEPT);
+    assert!(seen.kfd.len() <= KEPT + 1 && seen.kfd.iter().any(|open| open.fd == 380), "the host's is kept");
+}
+
+#[test]
+fn all_processes_together_keep_a_bounded_number_of_descriptors() {
+    let mut made = Made::new();
+    let pids: Vec<u32> = (20..20 + 4).collect();
+    for pid in &pids {
+        made.task(&pid.to_string(), *pid, 'S', 0, 1);
+        for fd in 0..KEPT {
+            made.open(&pid.to_string(), u32::try_from(fd).unwrap(), "", of(OTHER, DEVICE));
+        }
+    }
+    let all = made.reader(&Progress::default(), |reader| {
+        reader.scan_within(pids.iter().copied().collect(), &BTreeSet::new(), KEPT + 10)
+    });
+    let kept = |pid| all.processes[&pid].kfd.len();
+    assert_eq!((kept(20), kept(21), kept(22), kept(23)), (KEPT, 10, 1, 1));
+    assert_eq!(all.processes[&23].totals.kfd, KEPT);
+}
+
+#[test]
+fn a_cancelled_scan_reads_no_further() {
+    let made = Made::new();
+    made.task("20", 20, 'S', 0, 1);
+    let progress = Progress::default();
+    progress.cancel();
+    assert_eq!(made.reader(&progress, |reader| reader.all(&BTreeSet::from([20]))).looked_at, 0);
 }
 
 #[test]

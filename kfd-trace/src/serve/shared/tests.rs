@@ -108,7 +108,9 @@ fn a_node_is_diagnosed_also_while_nothing_is_traced() {
     assert_eq!(report["processes"][0]["pid"], own, "sysfs has it");
     assert_eq!(why(&report), ["the daemon traces nothing now: starting"; 2]);
     let missing = page.document(&ApiQuery::Doctor(Some(4 << 20))).unwrap_err();
-    assert!(matches!(missing, Refusal::Bad(line) if line.starts_with("pid 4194304: no such process")));
+    assert!(
+        matches!(missing, Refusal::Bad(line) if line.starts_with("pid 4194304: KFD has no such process"))
+    );
     page.serves(Serving { tracer: Tracer::idle(&roots), ring_bytes: 0 });
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(why(&answer(&page, &ApiQuery::Doctor(Some(own)))), ["no probes are attached now"; 2]);

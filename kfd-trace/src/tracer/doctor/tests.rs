@@ -46,7 +46,7 @@ struct Driver {
 }
 
 impl DriverViews for Driver {
-    fn read(&mut self) -> DriverRead {
+    fn read(&mut self, _: &Progress) -> DriverRead {
         self.readings += 1;
         let listed = |tgid: &u32| Listed {
             tgid: *tgid,
@@ -61,7 +61,7 @@ impl DriverViews for Driver {
 
 fn examined(driver: &mut Driver, sysfs: &Path, only: Option<u32>) -> Examination {
     let node = Node::read(&roots(sysfs)).unwrap_or_else(|finding| panic!("{finding}"));
-    node.examine(driver, only, &AtomicU32::new(0))
+    node.examine(driver, only, &Progress::default())
 }
 
 fn kinds(report: &Diagnosis, pid: u32) -> Vec<FindingKind> {
@@ -77,34 +77,73 @@ fn without_a_driver_there_is_nothing_to_diagnose() {
 
 #[test]
 fn what_may_be_in_progress_is_read_again_and_all_else_is_not() {
-    let (reads, sysfs) = (AtomicU32::new(0), sysfs(&[own(), GONE]));
+    let (progress, sysfs) = (Progress::default(), sysfs(&[own(), GONE]));
     let mut driver = Driver { pids: vec![own()], readings: 0 };
     let alone = examined(&mut driver, sysfs.path(), Some(own()));
     assert_eq!(driver.readings, 1, "the other process does not matter");
-    assert_eq!(alone.diagnosis(Some(own()), &reads).unwrap().processes.len(), 1);
+    assert_eq!(alone.diagnosis(Some(own()), &progress).unwrap().processes.len(), 1);
     let all = examined(&mut driver, sysfs.path(), None);
     assert_eq!(driver.readings, 3);
-    let report = all.diagnosis(None, &reads).unwrap();
+    let report = all.diagnosis(None, &progress).unwrap();
     assert_eq!((report.outcome, report.processes.len()), (DoctorOutcome::Wrong, 2));
     assert_eq!(kinds(&report, GONE), [FindingKind::Teardown { lsof: Some(false) }]);
     // One reading is enough for each process.
-    let report = all.diagnosis(Some(GONE), &reads).unwrap();
+    let report = all.diagnosis(Some(GONE), &progress).unwrap();
     assert_eq!((report.outcome, report.processes.len()), (DoctorOutcome::Wrong, 1));
 }
 
 #[test]
 fn a_process_without_a_part_in_kfd_is_read_when_requested() {
-    let (reads, sysfs) = (AtomicU32::new(0), sysfs(&[]));
+    let (progress, sysfs) = (Progress::default(), sysfs(&[]));
     let node = examined(&mut Driver::default(), sysfs.path(), None);
-    assert!(node.diagnosis(None, &reads).unwrap().processes.is_empty());
-    let report = node.diagnosis(Some(own()), &reads).unwrap();
+    assert!(node.diagnosis(None, &progress).unwrap().processes.is_empty());
+    let report = node.diagnosis(Some(own()), &progress).unwrap();
     assert_eq!((kinds(&report, own()), report.outcome), (vec![FindingKind::NoPart], DoctorOutcome::Well));
-    let why = node.diagnosis(Some(GONE), &reads).unwrap_err();
+    let why = node.diagnosis(Some(GONE), &progress).unwrap_err();
     assert!(why.starts_with("no such process. PIDs are those of the host"), "{why}");
     let mut hiding = node;
     hiding.seen.hides = true;
-    let why = hiding.diagnosis(Some(GONE), &reads).unwrap_err();
+    let why = hiding.diagnosis(Some(GONE), &progress).unwrap_err();
     assert!(why.starts_with("/proc shows no such process, and hides those of other users"), "{why}");
+}
+
+#[test]
+fn clients_of_the_daemon_learn_nothing_of_processes_without_a_part_in_kfd() {
+    let sysfs = sysfs(&[own()]);
+    let node = examined(&mut Driver { pids: vec![own()], readings: 0 }, sysfs.path(), None);
+    assert!(node.document_of_users(Some(own())).unwrap().contains("\"comm\""));
+    assert!(node.document_of_users(None).is_ok());
+    let [init, none] = [1, GONE].map(|pid| node.document_of_users(Some(pid)).unwrap_err());
+    assert!(init.starts_with("KFD has no such process, and none of this PID has /dev/kfd open"), "{init}");
+    assert_eq!(init, none, "nor whether there is one");
+    let mut with_render_node = node;
+    let seen = with_render_node.seen.processes.remove(&own()).expect("it");
+    with_render_node.seen.processes.insert(1, seen);
+    assert_eq!(with_render_node.document_of_users(Some(1)), Err(init), "nor of other users of a GPU");
+}
+
+#[test]
+fn a_second_look_is_left_out_where_nobody_would_wait_for_it() {
+    let sysfs = sysfs(&[GONE]);
+    let node = || Node::read(&roots(sysfs.path())).unwrap_or_else(|finding| panic!("{finding}"));
+    let progress = Progress::until(Instant::now() + SETTLES);
+    let mut driver = Driver::default();
+    let examination = node().examine(&mut driver, None, &progress);
+    assert_eq!(driver.readings, 1);
+    let report = examination.diagnosis(None, &progress).unwrap();
+    assert_eq!((kinds(&report, GONE), report.outcome), (vec![FindingKind::Ending], DoctorOutcome::Well));
+    let progress = Progress::default();
+    progress.cancel();
+    let mut driver = Driver::default();
+    let _ = node().examine(&mut driver, None, &progress);
+    assert_eq!(driver.readings, 1, "cancelled");
+}
+
+#[test]
+fn a_table_that_was_not_read_whole_is_none() {
+    assert!(whole(DriverTable::default()).is_ok());
+    let broken = DriverTable { broken: 1, ..DriverTable::default() };
+    assert!(whole(broken).unwrap_err().starts_with("the driver's table changed while it was read"));
 }
 
 #[test]
@@ -118,7 +157,7 @@ fn a_thread_means_its_process_and_one_that_ended_may_still_be_in_kfd() {
 fn each_view_of_the_driver_has_its_own_reason() {
     let sysfs = sysfs(&[own()]);
     let report = examined(&mut Driver { pids: vec![own()], readings: 0 }, sysfs.path(), None)
-        .diagnosis(None, &AtomicU32::new(0))
+        .diagnosis(None, &Progress::default())
         .unwrap();
     let why: Vec<_> = report.views.iter().rev().take(2).map(|view| view.why.clone()).collect();
     assert_eq!(why, [Some("not measured".to_owned()), None]);
