@@ -115,6 +115,9 @@ impl<F: Files> ProcfsReader<'_, F> {
                 totals,
                 mappings,
             };
+            if seen.mappings.is_none() {
+                read.closed.insert(tgid);
+            }
             read.processes.insert(tgid, seen);
         }
         self.progress.begin(Step::Comparing);

@@ -146,6 +146,8 @@ impl PastReading {
         };
         let Past { history, state, since_unix_ns, until_ns, files, left_out, cut } = past;
         let events: usize = Class::ALL.into_iter().map(|class| history.kept(class).entries).sum();
+        // Before it is said: who reads the line asks for it.
+        page.remembers(history, since_unix_ns);
         let since = rfc3339(since_unix_ns).unwrap_or_default();
         let older = left_out.map(|why| format!("; older ones are left out: {why}")).unwrap_or_default();
         say(format_args!(
@@ -155,7 +157,6 @@ impl PastReading {
             log::warn!("{folder}: the end of the last recording is left out: {why}");
         }
         self.last = Some((state, until_ns));
-        page.remembers(history, since_unix_ns);
     }
 
     fn cannot(&self, why: &str) {
