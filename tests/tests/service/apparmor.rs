@@ -128,6 +128,8 @@ fn confined_it_does_what_it_does_otherwise() -> Result<()> {
     let now = attached(&metrics);
     ensure!(!free.is_empty() && free.iter().all(|probe| now.contains(probe)), "{free:?}, confined {now:?}");
     ensure!(now.iter().any(|probe| probe.starts_with("tp_")), "no tracepoint: {now:?}");
+    let diagnosis: Value = serde_json::from_str(&page("/api/v1/doctor")?)?;
+    ensure!(diagnosis["complete"] == true, "{diagnosis}");
     workload.must("destroy 0")?;
     until("the end of the queue at the collector", ATTACH, || {
         let ended = |record: &kfd_trace_tests::harness::otlp::Received| {
