@@ -9,6 +9,7 @@ pub mod gpu;
 pub mod memory;
 pub mod pods;
 pub mod process;
+pub mod regular_file;
 pub mod slurm_jobs;
 mod sysfs_file;
 pub mod task;

@@ -3,11 +3,9 @@
 //! In: a folder with one file per job, named by its number. Out: a [`SlurmJob`]. A file has lines `account=NAME` and
 //! `partition=NAME`; other names are for later versions.
 
-use rustix::fs::OFlags;
+use super::regular_file;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -47,13 +45,7 @@ pub fn read(folder: &Path, job: u32) -> Option<SlurmJob> {
 
 fn text(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
-    // A FIFO would make its reader wait, who follows the ring buffer.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    file.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    regular_file::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LONGEST {
         return Err(io::Error::other(format!("it has more than {LONGEST} bytes")));
     }

@@ -7,13 +7,13 @@ use super::config::{self, ClientAuth, Config, Pem};
 use super::rate::{Limiter, RateLimit};
 use super::tls;
 use super::users::Users;
+use crate::attribute::regular_file;
 use axum::http::HeaderMap;
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -227,15 +227,9 @@ impl SettingsSource {
     }
 }
 
-/// A regular file alone: a FIFO would make its reader wait.
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    if file.take(LONGEST + 1).read_to_end(&mut bytes)? as u64 > LONGEST {
+    if regular_file::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)? as u64 > LONGEST {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than a MiB"));
     }
     Ok(bytes)
