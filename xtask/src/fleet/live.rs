@@ -6,15 +6,11 @@ use super::http::{self, Own, number};
 use super::programs::{self, Program, RULES, Sends, Taken};
 use super::render::Sheet;
 use super::serve::Server;
-use crate::run::{note, size, step};
-use anyhow::{Result, ensure};
+use crate::run::note;
+use anyhow::Result;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-/// A run ends before this machine has less memory left.
-const RESERVE: u64 = 4 << 30;
+use std::time::Instant;
 
 pub(super) struct Run {
     server: Server,
@@ -90,33 +86,14 @@ impl Run {
 
     /// Has so many nodes scraped, and waits until they are.
     pub(super) fn grow(&self, nodes: u64) -> Result<()> {
-        step(format!("{nodes} nodes, scraped every {} s", self.interval));
-        programs::write_nodes(&self.list, self.server.port, nodes)?;
-        let begin = Instant::now();
-        let most = Duration::from_secs(self.interval * 4 + 60);
-        while begin.elapsed() < most {
-            self.rest(5)?;
-            let scraped = number(self.prometheus.port, "count(up{job=\"kfd-trace\"})").unwrap_or(0.0);
-            if scraped >= nodes as f64 {
-                break;
-            }
-        }
+        let (server, interval, port) = (self.server.port, self.interval, self.prometheus.port);
+        programs::scrape_nodes(&self.list, server, nodes, interval, port, |seconds| self.rest(seconds))?;
         // Rules over them, and the first long scrapes, are over.
-        self.rest(self.interval * 3)
+        self.rest(interval * 3)
     }
 
-    /// Sleeps, as long as there is memory.
     fn rest(&self, seconds: u64) -> Result<()> {
-        for _ in 0..seconds.div_ceil(5) {
-            sleep(Duration::from_secs(seconds.min(5)));
-            self.has_memory()?;
-        }
-        Ok(())
-    }
-
-    fn has_memory(&self) -> Result<()> {
-        let taken = self.programs().map(|program| Ok((program.name, program.taken()?.resident)));
-        has_memory(&taken.collect::<Result<Vec<_>>>()?, self.memory)
+        programs::rest(&self.programs().collect::<Vec<_>>(), seconds, self.memory)
     }
 
     /// Ends Prometheus, whose memory the queries may need; the stores stay.
@@ -201,14 +178,6 @@ impl Run {
         all.sort_by(|one, other| other.1.total_cmp(&one.1));
         Ok(all)
     }
-}
-
-/// Others need memory, too: no more than `most` for the programs, and some that is left.
-pub(super) fn has_memory(taken: &[(&str, u64)], most: u64) -> Result<()> {
-    let (sum, left) = (taken.iter().map(|(_, bytes)| bytes).sum::<u64>(), programs::available()?);
-    let each: Vec<_> = taken.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes))).collect();
-    ensure!(sum < most && left > RESERVE, "memory: {}; {} are left", each.join(", "), size(left));
-    Ok(())
 }
 
 impl Watched {

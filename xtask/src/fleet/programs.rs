@@ -5,7 +5,7 @@ use super::http;
 use crate::apt::{self, Apt};
 use crate::check::rules::read;
 use crate::paths;
-use crate::run::{self, Ended};
+use crate::run::{self, Ended, size, step};
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -23,6 +23,12 @@ const STARTS: Duration = Duration::from_secs(60);
 
 /// Below deploy/prometheus.
 pub(super) const RULES: [&str; 2] = ["fleet.rules.yml", "kfd-trace.rules.yml"];
+
+/// Seconds between two looks at what programs take.
+const LOOK: u64 = 5;
+
+/// A run ends before this machine has less memory left.
+const RESERVE: u64 = 4 << 30;
 
 /// Of `utime` and `stime` in `/proc/PID/stat`.
 const TICK_MS: u64 = 10;
@@ -122,6 +128,44 @@ pub(super) fn bytes_below(folder: &Path) -> Result<u64> {
         }
     }
     Ok(bytes)
+}
+
+/// Sleeps, as long as these programs have no more than `most` bytes together and some are left: others need memory, too.
+pub(super) fn rest(programs: &[&Program], seconds: u64, most: u64) -> Result<()> {
+    for _ in 0..seconds.div_ceil(LOOK) {
+        sleep(Duration::from_secs(seconds.min(LOOK)));
+        let taken = programs.iter().map(|program| Ok((program.name, program.taken()?.resident)));
+        has_memory(&taken.collect::<Result<Vec<_>>>()?, most)?;
+    }
+    Ok(())
+}
+
+fn has_memory(taken: &[(&str, u64)], most: u64) -> Result<()> {
+    let (sum, left) = (taken.iter().map(|(_, bytes)| bytes).sum::<u64>(), available()?);
+    let each: Vec<_> = taken.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes))).collect();
+    ensure!(sum < most && left > RESERVE, "memory: {}; {} are left", each.join(", "), size(left));
+    Ok(())
+}
+
+/// Has so many nodes scraped, and waits until the program at this port has, `rest`ing, or a while longer than it should take.
+pub(super) fn scrape_nodes(
+    list: &Path,
+    server: u16,
+    nodes: u64,
+    interval: u64,
+    port: u16,
+    rest: impl Fn(u64) -> Result<()>,
+) -> Result<()> {
+    step(format!("{nodes} nodes, scraped every {interval} s"));
+    write_nodes(list, server, nodes)?;
+    let (begin, most) = (Instant::now(), Duration::from_secs(interval * 4 + 60));
+    while begin.elapsed() < most {
+        rest(LOOK)?;
+        if http::number(port, "count(up{job=\"kfd-trace\"})").unwrap_or(0.0) >= nodes as f64 {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// An empty folder below target/fleet.

@@ -3,7 +3,7 @@
 use super::budget;
 use super::http::{Own, number};
 use super::live::{Run, Stores, Watched};
-use super::programs::Program;
+use super::programs::{Program, Taken};
 use super::queries::{self, Query};
 use super::render::Sheet;
 use super::shape::Shape;
@@ -76,8 +76,7 @@ pub(super) fn run(run: Run, watched: &Watched, interval: u64) -> Result<()> {
         row(&format!("{name}, longest evaluation, s"), format!("{took:.2}"));
     }
     for (name, cpu, taken) in &watched.programs {
-        let memory = format!("{} (at most {})", size(taken.resident), size(taken.highest));
-        row(&format!("{name}: CPUs, memory, disk"), format!("{cpu:.2}, {memory}, {}", size(taken.disk)));
+        println!("{}", self::taken(name, *cpu, *taken));
     }
     row("CPUs, taken by all else", format!("{:.0}, {:.2}", watched.cpus, watched.others));
     for store in std::iter::once(&run.store).chain(&run.full) {
@@ -97,6 +96,12 @@ pub(super) fn run(run: Run, watched: &Watched, interval: u64) -> Result<()> {
         println!("| `{name}` | {took:.3} |");
     }
     questions(&run.only_stores())
+}
+
+/// A row: what a program took.
+pub(super) fn taken(name: &str, cpus: f64, taken: Taken) -> String {
+    let memory = format!("{} (at most {})", size(taken.resident), size(taken.highest));
+    format!("| {name}: CPUs, memory, disk | {cpus:.2}, {memory}, {} |", size(taken.disk))
 }
 
 /// Each store is asked what it has the series for.

@@ -3,17 +3,15 @@
 
 use super::Args;
 use super::http::{self, Own};
-use super::live::has_memory;
 use super::programs::{self, Program, RULES, Taken};
 use super::queries;
 use super::render::Sheet;
-use super::report::ask_all;
+use super::report::{self, ask_all};
 use super::serve::Server;
-use crate::run::{note, size, step};
+use crate::run::note;
 use anyhow::{Result, ensure};
 use std::path::PathBuf;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 struct Run {
     server: Server,
@@ -49,25 +47,13 @@ impl Run {
 
     /// Has so many nodes scraped, and waits until they are and the rules have seen them.
     fn grow(&self, nodes: u64) -> Result<()> {
-        step(format!("{nodes} nodes, scraped every {} s", self.interval));
-        programs::write_nodes(&self.list, self.server.port, nodes)?;
-        let begin = Instant::now();
-        let most = Duration::from_secs(self.interval * 4 + 60);
-        while begin.elapsed() < most
-            && self.number("count(up{job=\"kfd-trace\"})").unwrap_or(0.0) < nodes as f64
-        {
-            self.rest(5)?;
-        }
-        self.rest(self.interval * 4)
+        let (server, interval, port) = (self.server.port, self.interval, self.store.port);
+        programs::scrape_nodes(&self.list, server, nodes, interval, port, |seconds| self.rest(seconds))?;
+        self.rest(interval * 4)
     }
 
     fn rest(&self, seconds: u64) -> Result<()> {
-        for _ in 0..seconds.div_ceil(5) {
-            sleep(Duration::from_secs(5));
-            let taken = self.programs().map(|program| Ok((program.name, program.taken()?.resident)));
-            has_memory(&taken.into_iter().collect::<Result<Vec<_>>>()?, self.memory)?;
-        }
-        Ok(())
+        programs::rest(&self.programs(), seconds, self.memory)
     }
 
     fn programs(&self) -> [&Program; 2] {
@@ -122,8 +108,7 @@ impl Run {
         for ((name, before), (_, after)) in before.iter().zip(self.taken()?) {
             let cpus = after.cpu_ms.saturating_sub(before.cpu_ms) as f64 / 1000.0 / took;
             all += cpus;
-            let memory = format!("{} (at most {})", size(after.resident), size(after.highest));
-            row(&format!("{name}: CPUs, memory, disk"), format!("{cpus:.2}, {memory}, {}", size(after.disk)));
+            println!("{}", report::taken(name, cpus, after));
         }
         let busy = programs::busy_ms()?.saturating_sub(busy_ms) as f64 / 1000.0 / took;
         row("CPUs, taken by all else", format!("{:.2}", (busy - all).max(0.0)));

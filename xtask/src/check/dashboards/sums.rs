@@ -1,5 +1,5 @@
 //! A fleet of several parts, of which a store keeps sums only (deploy/prometheus/fleet.rules.yml): who holds GPUs, where
-//! trouble is, and what is not seen. A node has some 30 series there, so that each panel is quick for thousands of nodes.
+//! trouble is, and what is not seen. A node has some 30 series there: docs/fleet.md has what a panel takes at 1,000 nodes.
 
 use super::panel::{
     BYTES, Dashboard, PACKETS_PER_SECOND, PER_SECOND, Panel, SHARE, lines, stack, stat, table,
