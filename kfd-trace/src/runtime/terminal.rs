@@ -4,16 +4,17 @@
 
 use super::exit::Stop;
 use super::stderr::{self, Hold};
-use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::cursor::Show;
-use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
-use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{
+use crossterm::cursor::Show;
+use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
+use crossterm::execute;
+use crossterm::terminal::{
     BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
     disable_raw_mode, enable_raw_mode,
 };
+use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Size;
 use ratatui::{Frame, Terminal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, IsTerminal as _, Stdout, stdout};
 use std::panic;
 use std::sync::Once;
@@ -94,6 +95,14 @@ fn restore() {
         leave_raw_mode();
         let _ = execute!(stdout(), EndSynchronizedUpdate, DisableMouseCapture, LeaveAlternateScreen, Show);
     }
+}
+
+/// Whether standard input's terminal was closed, of which no signal need tell. crossterm goes on to read its end (0.29,
+/// `event/source/unix/tty.rs`).
+pub fn is_closed() -> bool {
+    let input = io::stdin();
+    let mut input = [PollFd::new(&input, PollFlags::empty())];
+    poll(&mut input, Some(&Timespec::default())).is_ok() && input[0].revents().contains(PollFlags::HUP)
 }
 
 /// What does not wait for a terminal that is not read.

@@ -1,7 +1,7 @@
 //! What is shown, between the moments that come and the keys that are pressed. Pure.
 
 use crate::output::top::{Controls, Moment, Trends, Ui, View};
-use ratatui::crossterm::event::{Event, KeyCode, KeyModifiers};
+use crossterm::event::{Event, KeyCode, KeyModifiers};
 use ratatui::layout::Size;
 
 /// The moments with what the user chose.

@@ -6,7 +6,7 @@ use super::player::Player;
 use crate::output::top::{Controls, Moment, render};
 use crate::runtime::exit::Stop;
 use crate::runtime::terminal::{self, FullScreen};
-use ratatui::crossterm::event::{self, Event, MouseEventKind};
+use crossterm::event::{self, Event, MouseEventKind};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -111,8 +111,7 @@ impl Screen {
             terminal::leave_raw_mode();
         }
         if let Some(reader) = self.reader.take() {
-            // It has panicked, ends within `KEYS`, or never, if its terminal was closed: crossterm reads the end of its input
-            // in a loop without end (0.29, `event/source/unix/mio.rs`).
+            // It has panicked, or ends within `KEYS`.
             let ended = async {
                 while !reader.is_finished() {
                     sleep(KEYS / 10).await;
@@ -127,7 +126,8 @@ impl Screen {
 fn read(inputs: &Sender<Input>, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let event = match event::poll(KEYS) {
-            Ok(false) => continue,
+            Ok(false) if !terminal::is_closed() => continue,
+            Ok(false) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(true) => event::read(),
             Err(error) => Err(error),
         };

@@ -11,9 +11,7 @@ use crate::output::top::{Controls, View};
 use crate::recording::{Begin, Item, Machine, compress};
 use crate::state::Input;
 use crate::state::samples::{create, event, seen};
-use ratatui::crossterm::event::{
-    Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
-};
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Size;
 use std::io::Write as _;
 

@@ -5,7 +5,7 @@ use super::help::Help;
 use super::pane::{Cursor, Key, Pane, PaneId};
 use super::ui::Ui;
 use super::view::View;
-use ratatui::crossterm::event::{
+use crossterm::event::{
     Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
 

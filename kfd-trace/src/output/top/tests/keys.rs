@@ -1,7 +1,7 @@
 //! What keys and the mouse do.
 
 use super::*;
-use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 
 fn pids(moment: &Moment, ui: &Ui) -> Vec<String> {
     first_cells(&view(moment, ui, (132, 60)), PaneId::Processes)
