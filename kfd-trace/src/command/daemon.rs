@@ -17,6 +17,7 @@ use crate::output::status;
 use crate::probes::plan::Choice;
 use crate::probes::session::Session;
 use crate::recording::FolderLimits;
+use crate::runtime::code;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 use crate::runtime::privilege::{self, Reads};
 use crate::runtime::signals::{Hangups, Signals};
@@ -223,6 +224,7 @@ async fn trace(
         });
         say("tracing");
         supervisor.up("tracing");
+        code::let_go();
         match followed(page, follow, signals, supervisor, &mut kept).await? {
             Followed::Signal => return Ok(()),
             Followed::Unloaded(session) => {

@@ -4,6 +4,7 @@
 //! Independent of KFD.
 
 pub mod clock;
+pub(crate) mod code;
 pub(crate) mod confine;
 pub mod exit;
 pub(crate) mod frames;
