@@ -2,15 +2,16 @@
 //! driver.
 
 use kfd_trace::recording::compress;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::{sleep, spawn};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -51,39 +52,76 @@ fn recording() -> (TempDir, PathBuf) {
     (folder, recording)
 }
 
-/// `line` starts `top`. script(1) is in Debian's essential packages.
-fn ends_with_its_terminal(line: &str) {
-    let (_folder, recording) = recording();
-    let top = format!("'{}' top --recording '{}'", env!("CARGO_BIN_EXE_kfd-trace"), recording.display());
-    let line = format!("stty cols 120 rows 40; {}", line.replace("top", &top));
-    let mut terminal = Command::new("script");
-    terminal.args(["-qfc", &line, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::piped());
-    let mut terminal = terminal.stdout(Stdio::piped()).spawn().expect("script(1)");
-    let (mut output, (shows, shown)) = (terminal.stdout.take().expect("piped"), channel());
-    let reader = spawn(move || {
-        let (mut screen, mut part) = (Vec::new(), [0; 4096]);
-        while let Ok(read @ 1..) = output.read(&mut part) {
-            screen.extend_from_slice(&part[..read]);
-            if String::from_utf8_lossy(&screen).contains("QUEUES") {
-                let _ = shows.send(());
+/// `top` in a terminal whose other side is here: dropping that closes it.
+struct Top {
+    /// The leader of the terminal's session.
+    child: Child,
+    terminal: File,
+}
+
+impl Top {
+    /// `line`, for sh(1), starts `top`. setsid(1) is in Debian's essential packages.
+    fn of(line: &str, recording: &Path) -> Self {
+        let terminal =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("/dev/ptmx");
+        grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("a terminal");
+        resize(&terminal, 30);
+        let name = ptsname(&terminal, Vec::new()).expect("its name");
+        let side =
+            rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).expect("its other side");
+        let copy = side.try_clone().expect("a descriptor");
+        let top = format!("'{}' top --recording '{}'", env!("CARGO_BIN_EXE_kfd-trace"), recording.display());
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", "sh", "-c", &line.replace("top", &top)]).env("TERM", "xterm");
+        let child = command.stdin(side).stdout(copy).stderr(Stdio::null()).spawn().expect("setsid(1)");
+        Top { child, terminal: terminal.into() }
+    }
+
+    fn press(&mut self, key: &[u8]) {
+        self.terminal.write_all(key).expect("the terminal");
+    }
+
+    /// Whether it shows this from now on; else all that it has shown meanwhile.
+    fn shows(&mut self, wanted: &str, limit: Duration) -> Result<(), String> {
+        let (end, mut screen, mut part) = (Instant::now() + limit, Vec::new(), [0; 4096]);
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let left = left.try_into().expect("seconds");
+            let readable = poll(&mut [PollFd::new(&self.terminal, PollFlags::IN)], Some(&left));
+            let read = if readable == Ok(0) { 0 } else { self.terminal.read(&mut part).unwrap_or(0) };
+            screen.extend(&part[..read]);
+            let shown = String::from_utf8_lossy(&screen);
+            match (shown.contains(wanted), read) {
+                (true, _) => return Ok(()),
+                (false, 0) => return Err(shown.into_owned()),
+                (false, _) => {}
             }
         }
-        String::from_utf8_lossy(&screen).into_owned()
-    });
-    let appears = shown.recv_timeout(Duration::from_secs(60));
-    let top = last_child(terminal.id());
-    terminal.kill().expect("it has not been waited for");
-    terminal.wait().expect("a child");
-    let screen = reader.join().expect("no panic");
-    assert_eq!(appears, Ok(()), "{screen}");
-    let top = top.expect("a child");
+    }
+}
+
+fn resize(terminal: impl AsFd, rows: u16) {
+    let size = Winsize { ws_row: rows, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(terminal, size).expect("a terminal");
+}
+
+fn ends_with_its_terminal(line: &str) {
+    let (_folder, recording) = recording();
+    let mut top = Top::of(line, &recording);
+    top.shows("QUEUES", Duration::from_secs(60)).expect("its tables");
+    let leader = top.child.id();
+    let pid = last_child(leader).unwrap_or_else(|| leader.to_string());
+    // Until it has drawn all, so that it does not find the terminal gone by that.
+    sleep(Duration::from_millis(500));
+    drop(top.terminal);
     let ended = (0..600).any(|_| {
         sleep(Duration::from_millis(50));
-        !runs(&top)
+        !runs(&pid)
     });
     if !ended {
-        Command::new("kill").args(["-KILL", &top]).status().expect("kill(1)");
+        Command::new("kill").args(["-KILL", &pid]).status().expect("kill(1)");
     }
+    top.child.wait().expect("a child");
     assert!(ended, "{line}: it still ran half a minute after its terminal was closed");
 }
 
@@ -94,85 +132,16 @@ fn top_ends_when_its_terminal_is_closed() {
 
 #[test]
 fn top_ends_when_its_terminal_is_closed_and_no_signal_says_so() {
-    // The shell leads the session.
-    ends_with_its_terminal("trap '' HUP; top; :");
-}
-
-/// `top` in a terminal whose other side is here.
-struct Top {
-    child: Child,
-    terminal: File,
-    output: Receiver<Vec<u8>>,
-}
-
-impl Top {
-    /// setsid(1) is in Debian's essential packages; it makes the terminal that of a session of its own.
-    fn of(recording: &PathBuf) -> Self {
-        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("/dev/ptmx");
-        grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("a terminal");
-        resize(&terminal, 30);
-        let name = ptsname(&terminal, Vec::new()).expect("its name");
-        let side =
-            rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).expect("its other side");
-        let copy = side.try_clone().expect("a descriptor");
-        let mut command = Command::new("setsid");
-        command
-            .args(["--ctty", "--wait", env!("CARGO_BIN_EXE_kfd-trace"), "top", "--recording"])
-            .arg(recording);
-        command.env("TERM", "xterm").stdin(side).stdout(copy).stderr(Stdio::null());
-        let child = command.spawn().expect("setsid(1)");
-        let terminal = File::from(terminal);
-        let mut input = terminal.try_clone().expect("a descriptor");
-        let (shows, output) = channel();
-        spawn(move || {
-            let mut part = [0; 4096];
-            while let Ok(read @ 1..) = input.read(&mut part) {
-                if shows.send(part[..read].to_vec()).is_err() {
-                    break;
-                }
-            }
-        });
-        Top { child, terminal, output }
-    }
-
-    fn press(&mut self, key: &[u8]) {
-        self.terminal.write_all(key).expect("the terminal");
-    }
-
-    /// Whether it shows this from now on; else all that it has shown meanwhile.
-    fn shows(&self, wanted: &str, limit: Duration) -> Result<(), String> {
-        let (end, mut screen) = (Instant::now() + limit, Vec::new());
-        while let Ok(part) = self.output.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            screen.extend(part);
-            if String::from_utf8_lossy(&screen).contains(wanted) {
-                return Ok(());
-            }
-        }
-        Err(String::from_utf8_lossy(&screen).into_owned())
-    }
-}
-
-impl Drop for Top {
-    fn drop(&mut self) {
-        self.press(b"q");
-        // It is killed below if it does not end by this.
-        let _ = self.shows("\u{1b}[?1049l", Duration::from_secs(10));
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn resize(terminal: impl rustix::fd::AsFd, rows: u16) {
-    let size = Winsize { ws_row: rows, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(terminal, size).expect("a terminal");
+    // The shell leads the session. No frame, which would find the terminal gone, is due.
+    ends_with_its_terminal("trap '' HUP; top --interval 1m; :");
 }
 
 #[test]
 fn a_key_at_once_after_a_change_of_the_size_is_not_lost() {
     let (_folder, recording) = recording();
-    let mut top = Top::of(&recording);
+    let mut top = Top::of("exec top", &recording);
     top.shows("QUEUES", Duration::from_secs(60)).expect("its tables");
-    // One of four was lost while crossterm waited by epoll.
+    // While crossterm waited edge-triggered, one of a few dozen was lost.
     for turn in 0..100 {
         // Until keys are waited for.
         sleep(Duration::from_millis(20));

@@ -1,4 +1,6 @@
-//! The program's own code and constants, as far as they are in memory.
+//! The program's own code and constants in memory.
+//!
+//! In: its headers, as the C library has them. Out: advice to the kernel about the segments that are never written to.
 
 use rustix::mm::{Advice, madvise};
 use std::ffi::{c_int, c_void};
