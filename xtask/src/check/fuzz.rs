@@ -75,7 +75,7 @@ fn one(target: &str, seeds: &Path, tools: &Path, seconds: u32) -> Result<()> {
     command.arg(format!("-max_len={LONGEST}")).arg(format!("-artifact_prefix={}/", artifacts.display()));
     command.args(["-print_final_stats=1", "-verbosity=1"]);
     // The sanitizers' flags are unstable; one toolchain serves for everything.
-    run::run(command.env("RUSTC_BOOTSTRAP", "1"))
+    run::run(guest::as_from_a_shell(&mut command).env("RUSTC_BOOTSTRAP", "1"))
 }
 
 fn package() -> PathBuf {

@@ -5,6 +5,7 @@ use crate::paths;
 use crate::run::{self, step};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -32,11 +33,32 @@ fn find<'a>(list: &'a [(String, PathBuf)], name: &str) -> Option<&'a Path> {
     list.iter().find(|(have, _)| have == name).map(|(_, path)| path.as_path())
 }
 
-/// cargo, as the process that started us names it.
+/// cargo, as the process that started us names it, in the environment of a shell.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(paths::root());
+    as_from_a_shell(&mut command);
     command
+}
+
+/// Removes from the environment of a program that is or starts cargo what cargo has put into that of xtask. Build
+/// scripts, ring's among them, run again whenever a variable that they name has changed, and with them all that depends on
+/// their crate is compiled: the same build by xtask and by hand would undo each other.
+pub(crate) fn as_from_a_shell(command: &mut Command) -> &mut Command {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    names.filter(|name| is_of_a_package(name)).for_each(|name| {
+        command.env_remove(name);
+    });
+    command
+}
+
+/// Whether this variable describes the package that cargo runs: see "Environment variables Cargo sets for crates" of
+/// cargo's book. All other variables of cargo are the user's settings (`CARGO_HOME`, `CARGO_TARGET_DIR`, `CARGO_PROFILE_...`).
+fn is_of_a_package(name: &OsStr) -> bool {
+    const PREFIXES: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
+    const NAMES: [&str; 4] = ["CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE", "CARGO_TARGET_TMPDIR", "OUT_DIR"];
+    let Some(name) = name.to_str() else { return false };
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Builds the whole tests package.
@@ -89,7 +111,42 @@ pub(crate) fn stripped(path: &Path, scratch: &Path) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::artifacts;
+    use super::{artifacts, cargo, is_of_a_package};
+    use std::ffi::OsStr;
+
+    /// These tests are run by cargo, as xtask is.
+    #[test]
+    fn cargo_gets_nothing_that_describes_xtask() {
+        let handed: Vec<_> =
+            std::env::vars_os().map(|(name, _)| name).filter(|name| is_of_a_package(name)).collect();
+        for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION_MAJOR"] {
+            assert!(handed.iter().any(|handed| handed == name), "{name} is handed to what cargo runs");
+        }
+        let command = cargo();
+        for name in &handed {
+            assert!(
+                command.get_envs().any(|(key, value)| key == name && value.is_none()),
+                "{}",
+                name.display()
+            );
+        }
+    }
+
+    #[test]
+    fn the_settings_of_the_user_stay() {
+        for name in [
+            "CARGO_HOME",
+            "CARGO_TARGET_DIR",
+            "CARGO_PROFILE_DEV_DEBUG",
+            "CARGO_TERM_COLOR",
+            "RUSTUP_TOOLCHAIN",
+            "PATH",
+        ] {
+            assert!(!is_of_a_package(OsStr::new(name)), "{name}");
+        }
+        let changed = cargo().get_envs().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+        assert!(changed.iter().all(|name| is_of_a_package(name)), "{changed:?}");
+    }
 
     #[test]
     fn programs_and_tests_are_distinguished() {
