@@ -7,7 +7,7 @@ Exit codes:
   2  bad usage
   3  nothing to trace here (no amdgpu driver with KFD; `daemon` waits for it instead)
   4  doctor: something is hidden from the usual checks (lsof, fuser, rocm-smi)
-  5  doctor: something is wrong (KFD or a GPU keeps what no process has)
+  5  doctor: something is wrong (KFD or a GPU keeps what no process has, or an eviction does not end)
 
 Examples:
   kfd-trace --pid 4242 --duration 30s          follow one process, then print the summary

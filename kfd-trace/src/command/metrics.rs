@@ -25,7 +25,7 @@ Neither is bounded on a machine; their series are:
 
 | flag of `kfd-trace daemon` | default | what |
 |---|---|---|
-| `--metrics.per-process`, `--no-metrics.per-process` | on | all series with the label `pid`. Without them KfdQueuesLeftByDeadProcess, KfdQueueStalled and KfdProcessIdle ([runbooks.md](runbooks.md)) cannot fire, and no alert names processes |
+| `--metrics.per-process`, `--no-metrics.per-process` | on | all series with the label `pid`. Without them KfdQueuesLeftByDeadProcess, KfdProcessNotRestored, KfdQueueStalled and KfdProcessIdle ([runbooks.md](runbooks.md)) cannot fire, and no alert names processes |
 | `--metrics.max-processes` | 200 | live ones first, of these the oldest; `kfd_trace_metrics_processes_dropped` counts the others |
 | `--metrics.max-new-processes` | 1000 | within any hour; `kfd_trace_metrics_processes_over_budget_total` counts the others. So a tenant of short processes costs a store a bounded number of series |
 | `--metrics.linger` | 5m | how long a process has series after its end |

@@ -3,7 +3,7 @@
 use super::finding::{FindingKind, Weight};
 use super::report::{Descriptor, Diagnosis, DoctorOutcome, OfNode, ProcessRow, RocmSmi, Standing, ViewName};
 use super::seen::{KfdProcess, Observed, SeenProcess};
-use super::{views, vram};
+use super::{evicted, views, vram};
 use crate::output::belongs::BelongsFields;
 use std::collections::BTreeSet;
 
@@ -32,7 +32,9 @@ pub fn diagnose(seen: &Observed, before: Option<&Observed>, only: Option<u32>) -
         not_permitted: seen.closed.len(),
         hidepid: seen.hides,
         views: views::all(seen, only),
-        unsettled: processes.iter().any(|row| row.findings.contains(&FindingKind::Ending)),
+        unsettled: processes
+            .iter()
+            .any(|row| row.findings.contains(&FindingKind::Ending) || evicted::may_end(seen, row.pid)),
         processes,
         chips,
     }
@@ -212,6 +214,7 @@ fn of_kfd(seen: &Observed, before: Option<&Observed>, pid: u32) -> Vec<FindingKi
     let further = contexts(seen, pid).len();
     found.extend((further > 0).then_some(FindingKind::Contexts { further }));
     found.extend((seen.in_sysfs(pid) == Some(false)).then_some(FindingKind::NotInSysfs));
+    found.extend(evicted::findings(seen, before, pid));
     found
 }
 

@@ -1,5 +1,7 @@
 //! Why a view differs from what KFD has: one [`FindingKind`] per cause, with its weight and its sentence.
 
+use super::evicted::{self, Backlog};
+use crate::model::incident::Trigger;
 use serde::Serialize;
 
 /// Severity of a finding; the worst is last.
@@ -10,7 +12,7 @@ pub enum Weight {
     Note,
     /// One of the usual checks misses a process that KFD has.
     Hidden,
-    /// KFD keeps something that has no owner any more.
+    /// KFD keeps something that has no owner any more, or does not run what has one.
     Wrong,
 }
 
@@ -41,6 +43,16 @@ pub enum FindingKind {
     Contexts { further: usize },
     /// It is in the driver's table, but not in sysfs.
     NotInSysfs,
+    /// It was evicted from these GPUs at two looks, and worked between them, or that is not known.
+    Evicted { gpu_ids: Vec<u32> },
+    /// It is evicted from these GPUs and not restored, for so many seconds at least; `None`: at two looks, and nothing was
+    /// retired between them.
+    NotRestored {
+        gpu_ids: Vec<u32>,
+        trigger: Option<Trigger>,
+        seconds: Option<u64>,
+        backlog: Option<Backlog>,
+    },
     /// It has just ended, or is about to.
     Ending,
     /// It ended, and the driver is still removing its queues from the GPU. `lsof`: whether lsof and fuser
@@ -85,6 +97,8 @@ impl FindingKind {
             FindingKind::HostNodeUnknown => "host_node_unknown",
             FindingKind::Contexts { .. } => "contexts",
             FindingKind::NotInSysfs => "not_in_sysfs",
+            FindingKind::Evicted { .. } => "evicted",
+            FindingKind::NotRestored { .. } => "not_restored",
             FindingKind::Ending => "ending",
             FindingKind::Teardown { .. } => "teardown",
             FindingKind::KeptByDescriptor { .. } => "kept_by_descriptor",
@@ -113,6 +127,11 @@ impl FindingKind {
             | FindingKind::KeptByDescriptor { .. }
             | FindingKind::KeptByMemory
             | FindingKind::Execed { .. } => Weight::Wrong,
+            FindingKind::NotRestored { trigger, .. } => match trigger {
+                // It is held for as long as that takes.
+                Some(Trigger::CriuCheckpoint | Trigger::CriuRestore) => Weight::Note,
+                _ => Weight::Wrong,
+            },
             _ => Weight::Note,
         }
     }
@@ -147,6 +166,13 @@ impl FindingKind {
                 "KFD has {further} further contexts of this PID beside the first: rocm-smi shows one PID, and each has queues of its own."
             ),
             FindingKind::NotInSysfs => "Hidden from rocm-smi: the driver's table has it, and class/kfd/kfd/proc, which rocm-smi reads, has not.".to_owned(),
+            FindingKind::Evicted { gpu_ids } => format!(
+                "It is evicted from {}, at two looks. Again and again, or for long: a daemon shows which (`kfd-trace doctor --url`).",
+                evicted::gpus(gpu_ids)
+            ),
+            FindingKind::NotRestored { gpu_ids, trigger, seconds, backlog } => {
+                evicted::sentence(gpu_ids, *trigger, *seconds, *backlog)
+            }
             FindingKind::Ending => "It has just ended or called exec, and the driver was about to free what it had.".to_owned(),
             FindingKind::Teardown { lsof } => format!(
                 "It has ended, and the driver has not yet freed what it had: it waits for the GPU (each queue up to queue_preemption_timeout_ms), or hangs. {}See the kernel's log, and look again.",

@@ -7,6 +7,7 @@
 mod descriptors;
 pub mod devices;
 pub mod diagnose;
+pub mod evicted;
 mod files;
 pub mod finding;
 pub mod json;

@@ -13,7 +13,7 @@ pub enum DoctorOutcome {
     Well,
     /// One of the usual checks misses a process.
     Hidden,
-    /// KFD or a GPU keeps something that has no owner.
+    /// KFD or a GPU keeps something that has no owner, or a process was evicted and is not restored.
     Wrong,
 }
 

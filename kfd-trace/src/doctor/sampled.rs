@@ -1,6 +1,7 @@
 //! Activity of the queues of a process, from the pointers in its memory. In: activity per queue. Out: sums.
 //! Pure.
 
+use super::evicted::Backlog;
 use crate::model::event::QueueFacts;
 use crate::model::pointers::{Pointers, Unit, Unmeasured};
 use crate::state::Activity;
@@ -44,6 +45,19 @@ impl Sampled {
         *retired += measured.counts.retired;
         let moves = measured.rate.is_some_and(|rate| rate.submitted > 0.0 || rate.retired > 0.0);
         self.busy |= moves || measured.counts.backlog() > 0;
+    }
+
+    /// Packets, and bytes of SDMA commands, that are submitted and not retired.
+    #[must_use]
+    pub fn backlog(&self) -> Backlog {
+        let bytes = self.sdma_ring_bytes_submitted.saturating_sub(self.sdma_ring_bytes_retired);
+        (self.packets_submitted.saturating_sub(self.packets_retired), bytes)
+    }
+
+    /// Something waits, and nothing was retired since these earlier sums.
+    pub(super) fn stood_still_since(&self, before: &Self) -> bool {
+        let retired = |sums: &Self| (sums.packets_retired, sums.sdma_ring_bytes_retired);
+        self.backlog() != (0, 0) && retired(self) == retired(before)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Shared by the tests of this module: a node with one process that is served.
 
+use super::evicted::AllEvicted;
 use super::sampled::{AllSampled, Sampled};
 use super::seen::{
     Chip, DescriptorTotals, Device, DrmDescriptor, KfdDescriptor, KfdProcess, KfdProcesses, Mappings, Node,
@@ -81,6 +82,7 @@ pub(super) fn seen() -> Observed {
         sysfs: Some(listed()),
         kernel: Ok(listed()),
         sampled: Ok(AllSampled::from([(PID, sampled())])),
+        evicted: AllEvicted::new(),
         processes: BTreeMap::from([(PID, process())]),
         looked_at: 90,
         closed: BTreeSet::new(),

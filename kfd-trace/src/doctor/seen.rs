@@ -1,5 +1,6 @@
 //! What all views reported in one scan: plain data.
 
+use super::evicted::AllEvicted;
 use super::sampled::AllSampled;
 use crate::attribute::process::Life;
 use crate::state::ProcessDetails;
@@ -138,6 +139,8 @@ pub struct Observed {
     pub kernel: Result<KfdProcesses, String>,
     /// Activity of queues, by PID, or why it cannot be read.
     pub sampled: Result<AllSampled, String>,
+    /// Evictions that run.
+    pub evicted: AllEvicted,
     /// Processes that use KFD or amdgpu, that KFD has, or that were requested, by PID.
     pub processes: BTreeMap<u32, SeenProcess>,
     /// Number of processes inspected, without kernel threads.

@@ -153,10 +153,7 @@ fn limits(report: &Report, by: MadeBy) -> Vec<String> {
 
 fn verdict(report: &Report, only: bool) -> &'static str {
     match (report.outcome, report.complete, only) {
-        (DoctorOutcome::Wrong, _, true) => "something is wrong: KFD keeps resources without an owner",
-        (DoctorOutcome::Wrong, _, false) => {
-            "something is wrong: see above what KFD or a GPU keeps without an owner"
-        }
+        (DoctorOutcome::Wrong, ..) => "something is wrong: see above",
         (DoctorOutcome::Hidden, ..) => "something is hidden from the usual checks: see above",
         (DoctorOutcome::Well, true, true) => "the usual checks show all of it",
         (DoctorOutcome::Well, true, false) => "all is well: lsof, fuser and rocm-smi show what KFD has",

@@ -10,7 +10,7 @@ pub const USAGE: u8 = 2;
 pub const NOTHING_TO_TRACE: u8 = 3;
 /// `doctor`: one of the usual checks misses a process that KFD has.
 pub const HIDDEN: u8 = 4;
-/// `doctor`: KFD or a GPU holds what no process owns.
+/// `doctor`: KFD or a GPU holds what no process owns, or a process is evicted and not restored.
 pub const WRONG: u8 = 5;
 
 /// An exit code with one line: what, where, and what to do.

@@ -193,7 +193,7 @@ impl State {
         row.queues.insert(queue_id, Queue::standing(queue_id, found, source, read.until_ns));
         self.totals.queues_adopted += 1;
         if found.evicted == Some(true) {
-            self.found_evicted(process, found);
+            self.found_evicted(process, found, read.until_ns);
         }
     }
 }

@@ -30,11 +30,8 @@ impl Process {
         change: &mut Change,
     ) {
         let Some(gpu_id) = event.gpu_id else { return };
-        let lasted = self.evictions.entry(gpu_id).or_default().end(now_ns);
+        change.lasted_ns = self.end_eviction(gpu_id, now_ns, totals);
         *totals.restores.entry(gpu_id).or_default() += 1;
-        let total = totals.evicted_ns.entry(gpu_id).or_default();
-        *total = total.saturating_add(lasted.unwrap_or(0));
-        change.lasted_ns = lasted;
         if !self.evictions.values().any(|gpu| gpu.evicted) {
             self.evicted.end(now_ns);
         }
@@ -45,29 +42,53 @@ impl Process {
         }
     }
 
+    /// Adds its time to the sum of the GPU. Returns how long it lasted, if known.
+    fn end_eviction(&mut self, gpu_id: u32, at_ns: u64, totals: &mut Totals) -> Option<u64> {
+        let evictions = self.evictions.entry(gpu_id).or_default();
+        let before = evictions.total_ns;
+        let lasted = evictions.end(at_ns);
+        let total = totals.evicted_ns.entry(gpu_id).or_default();
+        *total = total.saturating_add(evictions.total_ns - before);
+        lasted
+    }
+
+    /// It has ended: nothing restores what was evicted.
+    pub(super) fn end_evictions(&mut self, at_ns: u64, totals: &mut Totals) {
+        let running = self.evictions.iter().filter(|(_, evictions)| evictions.evicted);
+        let running: Vec<u32> = running.map(|(gpu_id, _)| *gpu_id).collect();
+        for gpu_id in running {
+            self.end_eviction(gpu_id, at_ns, totals);
+        }
+        self.evicted.end(at_ns);
+    }
+
     /// A queue was found evicted or not: its process has the same state on that GPU if all of its queues
     /// there agree.
-    pub(super) fn found_evicted(&mut self, found: &QueueFacts) {
+    pub(super) fn found_evicted(&mut self, found: &QueueFacts, at_ns: u64, totals: &mut Totals) {
         let (Some(gpu_id), Some(evicted)) = (found.gpu_id, found.evicted) else { return };
         if let Some(queue) = found.queue_id.and_then(|id| self.queues.get_mut(&id)) {
-            queue.evictions.found(evicted);
+            queue.evictions.found(evicted, at_ns);
         }
         // A single queue may be evicted alone (MES): then the process is not evicted.
         let here = self.queues.values().filter(|queue| queue.facts.gpu_id == found.gpu_id);
         if here.map(|queue| queue.facts.evicted).any(|other| other != Some(evicted)) {
             return;
         }
-        self.evictions.entry(gpu_id).or_default().found(evicted);
+        if evicted {
+            self.evictions.entry(gpu_id).or_default().found(evicted, at_ns);
+        } else if self.evictions.get(&gpu_id).is_some_and(|gpu| gpu.evicted) {
+            self.end_eviction(gpu_id, at_ns, totals);
+        }
         let any = self.evictions.values().any(|gpu| gpu.evicted);
-        self.evicted.found(any);
+        self.evicted.found(any, at_ns);
     }
 }
 
 impl State {
     /// [`Process::found_evicted`] of a row.
-    pub(super) fn found_evicted(&mut self, key: ProcessKey, found: &QueueFacts) {
+    pub(super) fn found_evicted(&mut self, key: ProcessKey, found: &QueueFacts, at_ns: u64) {
         if let Some(row) = self.rows.get_mut(&key) {
-            row.found_evicted(found);
+            row.found_evicted(found, at_ns, &mut self.totals);
         }
     }
 }
@@ -84,7 +105,7 @@ impl Queue {
 mod tests {
     use super::*;
     use crate::model::event::{Body, ProcessId};
-    use crate::model::incident::Trigger;
+    use crate::model::incident::{QueueUpdate, Trigger};
     use crate::state::samples::{create, event, facts, seen, state};
 
     fn eviction(gpu_id: u32, trigger: Option<Trigger>) -> Eviction {
@@ -147,13 +168,8 @@ mod tests {
     fn an_eviction_whose_effect_was_seen_first_is_counted() {
         let mut state = with_queue();
         let key = ProcessId(1).into();
-        let found = crate::model::event::QueueFacts { evicted: Some(true), ..facts(3) };
-        let update = crate::model::incident::QueueUpdate {
-            now: found,
-            cu_mask: None,
-            mask_unread: false,
-            errno: Some(0),
-        };
+        let found = QueueFacts { evicted: Some(true), ..facts(3) };
+        let update = QueueUpdate { now: found, cu_mask: None, mask_unread: false, errno: Some(0) };
         state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         assert!(state.process(key).is_some_and(|row| row.evicted.evicted && row.evicted.count == 0));
         state.apply(&event(10, 1, 700, Body::Evict(eviction(GPU, Some(Trigger::Ttm)))));
@@ -163,16 +179,42 @@ mod tests {
     }
 
     #[test]
+    fn an_eviction_that_was_found_counts_from_there() {
+        let mut state = with_queue();
+        state.apply(&event(5, 1, 700, Body::Evict(eviction(GPU, Some(Trigger::Ttm)))));
+        state.apply(&event(6, 1, 700, Body::Restore(eviction(GPU, None))));
+        let found = QueueFacts { evicted: Some(true), ..facts(3) };
+        let update = QueueUpdate { now: found, cu_mask: None, mask_unread: false, errno: Some(0) };
+        state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
+        let row = state.process(ProcessId(1).into()).expect("row");
+        let found = row.evictions[&GPU];
+        assert_eq!((found.since_ns, found.trigger, found.lasts_ns(20)), (None, None, Some(11)));
+        assert_eq!((row.evicted.evicted_ns(20), row.queues[&3].evictions.evicted_ns(20)), (12, 12));
+        let change = state.apply(&event(30, 1, 700, Body::Restore(eviction(GPU, None))));
+        assert_eq!(change.lasted_ns, None, "since when is not known");
+        assert_eq!(state.totals().evicted_ns[&GPU], 22);
+        assert_eq!(state.process(ProcessId(1).into()).expect("row").evictions[&GPU].lasts_ns(40), None);
+    }
+
+    #[test]
+    fn an_eviction_ends_with_its_process() {
+        let mut state = with_queue();
+        state.apply(&event(10, 1, 700, Body::Evict(eviction(GPU, Some(Trigger::Svm)))));
+        state.apply(&event(40, 1, 700, Body::ProcessRelease));
+        let row = state.process(ProcessId(1).into()).expect("row");
+        let gpu = row.evictions[&GPU];
+        assert_eq!((gpu.evicted, gpu.evicted_ns(99), gpu.trigger), (false, 30, Some(Trigger::Svm)));
+        assert_eq!((row.evicted.evicted, row.evicted.evicted_ns(99)), (false, 30));
+        assert_eq!(state.totals().evicted_ns[&GPU], 30);
+        assert_eq!(state.totals().restores.get(&GPU), None);
+    }
+
+    #[test]
     fn one_queue_that_is_put_aside_does_not_evict_its_process() {
         let mut state = with_queue();
         state.apply(&event(3, 1, 700, create(4)));
-        let aside = crate::model::event::QueueFacts { evicted: Some(true), ..facts(3) };
-        let update = crate::model::incident::QueueUpdate {
-            now: aside,
-            cu_mask: None,
-            mask_unread: false,
-            errno: Some(0),
-        };
+        let aside = QueueFacts { evicted: Some(true), ..facts(3) };
+        let update = QueueUpdate { now: aside, cu_mask: None, mask_unread: false, errno: Some(0) };
         state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         let row = state.process(ProcessId(1).into()).expect("row");
         assert!(row.queues[&3].evictions.evicted && !row.queues[&4].evictions.evicted);
@@ -181,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_queue_without_a_ring_is_not_active_after_a_restore() {
-        let mut queue = Queue::born(1, &crate::model::event::QueueFacts { percent: Some(0), ..facts(1) }, 5);
+        let mut queue = Queue::born(1, &QueueFacts { percent: Some(0), ..facts(1) }, 5);
         queue.set_evicted(true);
         queue.set_evicted(false);
         assert_eq!(queue.facts.active, Some(false));

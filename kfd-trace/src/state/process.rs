@@ -200,6 +200,12 @@ impl Process {
         }
     }
 
+    /// Whether it has a live queue on this GPU. An eviction where it has none takes nothing from it.
+    #[must_use]
+    pub fn has_queue_on(&self, gpu_id: u32) -> bool {
+        self.queues.values().any(|queue| queue.facts.gpu_id == Some(gpu_id))
+    }
+
     /// `None` where its tgid could not be read.
     #[must_use]
     pub fn place(&self) -> Option<Place> {

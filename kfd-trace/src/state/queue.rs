@@ -162,7 +162,7 @@ impl Queue {
 
     pub(super) fn standing(queue_id: u32, facts: &QueueFacts, source: Source, at_ns: u64) -> Self {
         let mut queue = Self { adopted_ns: Some(at_ns), ..Self::new(queue_id, facts, source, at_ns) };
-        queue.evictions.found(facts.evicted == Some(true));
+        queue.evictions.found(facts.evicted == Some(true), at_ns);
         queue
     }
 
@@ -301,9 +301,12 @@ pub struct Evictions {
     pub evicted: bool,
     /// Start of the current eviction; `None` if it is not evicted, or was found evicted.
     pub since_ns: Option<u64>,
-    /// Time evicted, up to the last restore; evictions whose begin was not seen are excluded.
+    /// When it was found evicted, if the begin of the current eviction was not seen by then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found_ns: Option<u64>,
+    /// Time evicted, up to the last restore; what was before an eviction was found is excluded.
     pub total_ns: u64,
-    /// Trigger of the last eviction.
+    /// Trigger of the last eviction; `None`: not seen.
     pub trigger: Option<Trigger>,
 }
 
@@ -311,7 +314,14 @@ impl Evictions {
     /// Time evicted up to `now_ns`, nanoseconds.
     #[must_use]
     pub fn evicted_ns(&self, now_ns: u64) -> u64 {
-        self.total_ns.saturating_add(self.since_ns.map_or(0, |since| now_ns.saturating_sub(since)))
+        self.total_ns.saturating_add(self.lasts_ns(now_ns).unwrap_or(0))
+    }
+
+    /// For how long the current eviction has lasted: at least that, if its begin was not seen. Nanoseconds; `None`: it is not
+    /// evicted.
+    #[must_use]
+    pub fn lasts_ns(&self, now_ns: u64) -> Option<u64> {
+        self.found_ns.or(self.since_ns).map(|from_ns| now_ns.saturating_sub(from_ns))
     }
 
     /// False if its begin was already reported. An eviction that was only found gets its begin now: the
@@ -327,15 +337,22 @@ impl Evictions {
     /// How long the eviction lasted, if known.
     pub(super) fn end(&mut self, at_ns: u64) -> Option<u64> {
         let lasted = self.since_ns.map(|since| at_ns.saturating_sub(since));
-        self.total_ns = self.total_ns.saturating_add(lasted.unwrap_or(0));
-        (self.evicted, self.since_ns) = (false, None);
+        self.total_ns = self.evicted_ns(at_ns);
+        (self.evicted, self.since_ns, self.found_ns) = (false, None, None);
         lasted
     }
 
-    /// It was found evicted, or not: begin and trigger are unknown.
-    pub(super) fn found(&mut self, evicted: bool) {
-        if evicted != self.evicted {
-            (self.evicted, self.since_ns) = (evicted, None);
+    /// It was found evicted: begin and trigger are unknown. Or it was found not to be: a restore was missed, and since the
+    /// time up to now has been shown as evicted, it counts. A counter must not fall.
+    pub(super) fn found(&mut self, evicted: bool, at_ns: u64) {
+        match (self.evicted, evicted) {
+            (false, true) => {
+                *self = Self { evicted, since_ns: None, found_ns: Some(at_ns), trigger: None, ..*self };
+            }
+            (true, false) => {
+                self.end(at_ns);
+            }
+            _ => {}
         }
     }
 }

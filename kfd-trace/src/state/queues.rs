@@ -59,7 +59,7 @@ impl State {
         row.queues.insert(queue_id, queue);
         let known = facts.gpu_id.and_then(|id| row.evictions.get(&id)).is_some_and(|gpu| gpu.evicted);
         if facts.evicted == Some(true) && !known {
-            self.found_evicted(key, facts);
+            self.found_evicted(key, facts, now_ns);
         }
     }
 

@@ -161,7 +161,7 @@ impl State {
                     queue.facts.queue_type = queue_type;
                     queue.sources = queue.sources.with(*source);
                 });
-                self.found_evicted(key, facts);
+                self.found_evicted(key, facts, now_ns);
                 (
                     key,
                     Body::QueueUpdate(QueueUpdate {

@@ -213,6 +213,7 @@ impl State {
         row.released_ns = Some(at_ns);
         change.released = Some(key);
         row.mqd_of_unborn.clear();
+        row.end_evictions(at_ns, &mut self.totals);
         row.memory.end(&mut self.allocations);
         let left: Vec<_> = row.queues.keys().copied().collect();
         for queue_id in left {

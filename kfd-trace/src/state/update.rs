@@ -34,7 +34,7 @@ impl Process {
         let known = queue.evictions.evicted;
         if update.now.evicted.is_some_and(|evicted| evicted != known) {
             // The record of an eviction or a restore was lost.
-            self.found_evicted(&update.now);
+            self.found_evicted(&update.now, event.mono_ns, totals);
         }
     }
 
@@ -139,7 +139,8 @@ mod tests {
         state.apply(&event(9, 1, 700, Body::QueueUpdate(update)));
         let row = state.process(ProcessId(1).into()).expect("row");
         assert!(!row.queues[&3].evictions.evicted && !row.evicted.evicted);
-        assert_eq!(row.queues[&3].evictions.total_ns, 0, "until when is not known");
+        assert_eq!(row.queues[&3].evictions.total_ns, 4, "a sum that was shown does not fall");
+        assert_eq!(state.totals().evicted_ns[&58270], 4);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::types::{self, Known};
 use crate::attribute::process::{self, ProcessError};
 use crate::attribute::{Costly, KfdSysfs, Topology};
 use crate::doctor::devices::{self, Devices};
+use crate::doctor::evicted::{self, AllEvicted};
 use crate::doctor::json::{self, KernelSummary};
 use crate::doctor::progress::{Progress, Step};
 use crate::doctor::read::{self, ProcfsReader, Real};
@@ -41,17 +42,19 @@ pub struct DriverRead {
     pub existing: Result<Inventory, String>,
     /// What its queues did, or why that is not measured.
     pub activities: Result<Activities, String>,
+    /// Evictions that run, as far as they are known.
+    pub evicted: AllEvicted,
 }
 
 impl DriverRead {
     /// Nothing, for this reason.
     #[must_use]
     pub fn none(why: String) -> Self {
-        DriverRead { existing: Err(why.clone()), activities: Err(why) }
+        DriverRead { existing: Err(why.clone()), activities: Err(why), evicted: AllEvicted::new() }
     }
 
     fn views(self, roots: &Roots) -> (Result<KfdProcesses, String>, Result<AllSampled, String>) {
-        let DriverRead { existing, activities } = self;
+        let DriverRead { existing, activities, .. } = self;
         let existing = match existing {
             Ok(existing) => existing,
             Err(why) => return (Err(why.clone()), Err(why)),
@@ -111,7 +114,8 @@ impl DriverViews for OwnProgram {
         };
         let mut state = state_of(&existing);
         let sampled = twice::sample(&self.roots.procfs, &mut state);
-        DriverRead { existing: Ok(existing), activities: sampled.map(|()| activities(&state)) }
+        let evicted = evicted::of_state(&state, clock::mono_ns());
+        DriverRead { existing: Ok(existing), activities: sampled.map(|()| activities(&state)), evicted }
     }
 }
 
@@ -151,7 +155,8 @@ impl Tracer {
             _ => Ok(activities(&self.state)),
         };
         let existing = Inventory { processes, ..Inventory::empty(Source::Kernel, read) };
-        DriverRead { existing: Ok(existing), activities }
+        let evicted = evicted::of_state(&self.state, clock::mono_ns());
+        DriverRead { existing: Ok(existing), activities, evicted }
     }
 }
 
@@ -212,7 +217,9 @@ impl Node {
         // A process that is created meanwhile is in the table first.
         let listed = KfdSysfs::read(&roots.sysfs, Costly::default());
         let sysfs = read::of_sysfs(&listed);
-        let (kernel, sampled) = driver.read(progress).views(roots);
+        let mut read = driver.read(progress);
+        let evicted = std::mem::take(&mut read.evicted);
+        let (kernel, sampled) = read.views(roots);
         let of_kfd = sysfs.iter().flatten().chain(kernel.iter().flatten()).map(|(pid, _)| *pid);
         let wanted: BTreeSet<u32> = of_kfd.chain(only).collect();
         let details = |info: &process::ProcessInfo| enrich::details_of(roots, info);
@@ -232,6 +239,7 @@ impl Node {
             sysfs,
             kernel,
             sampled,
+            evicted,
             processes: read.processes,
             looked_at: read.looked_at,
             closed: read.closed,

@@ -47,7 +47,7 @@ fn of_what_queues_do() -> Result<()> {
     tracing()?;
     let server = Prometheus::scraping(ADDRESS, RULES)?;
     fire(&server, &[], busy)?;
-    fire(&server, &[], stalled_by_eviction)?;
+    fire(&server, &["KfdProcessNotRestored"], stalled_by_eviction)?;
     fire(&server, &["KfdQueueStalled"], stalled)?;
     fire(&server, &["KfdProcessIdle"], idle)?;
     fire(&server, &["KfdTraceSamplesFail"], scribbled)

@@ -190,9 +190,10 @@ fn of_the_driver() -> Result<()> {
     // Not watched any longer: while the driver waits for the scheduler, it keeps a CPU busy.
     watch(&server, &["KfdQueuesLeftByDeadProcess"], Duration::ZERO, left_by_dead)?;
     watch(&server, &["KfdIoctlStuck"], Duration::ZERO, stuck)?;
-    fire(&server, &["KfdGpuReset"], reset)?;
-    fire(&server, &["KfdGpuReset", "KfdHwsHang"], hang)?;
-    fire(&server, &["KfdVmFaults"], faults)
+    // Nothing restores what existed before a reset, or what a fault took off.
+    fire(&server, &["KfdGpuReset", "KfdProcessNotRestored"], reset)?;
+    fire(&server, &["KfdGpuReset", "KfdHwsHang", "KfdProcessNotRestored"], hang)?;
+    fire(&server, &["KfdProcessNotRestored", "KfdVmFaults"], faults)
 }
 
 /// The service is stopped while more happens than its buffer holds.

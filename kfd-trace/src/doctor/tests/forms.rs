@@ -226,6 +226,8 @@ fn kinds() -> Vec<FindingKind> {
         FindingKind::HostNodeUnknown,
         FindingKind::Contexts { further: 1 },
         FindingKind::NotInSysfs,
+        FindingKind::Evicted { gpu_ids: vec![1] },
+        FindingKind::NotRestored { gpu_ids: vec![1], trigger: None, seconds: None, backlog: None },
         FindingKind::Ending,
         FindingKind::Teardown { lsof: Some(true) },
         FindingKind::Teardown { lsof: Some(false) },

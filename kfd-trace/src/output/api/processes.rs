@@ -36,27 +36,24 @@ struct ProcessOnGpu {
 }
 
 pub(super) fn row<'a>(process: &'a Process, view: &ApiView<'a>) -> ProcessRow<'a> {
-    // An ended process is no longer evicted, even without a restore event.
-    let until_ns = process.released_ns.unwrap_or(view.now_ns);
-    let alive = process.alive();
     let on_gpu = |(gpu_id, evictions): (&u32, &Evictions)| ProcessOnGpu {
         gpu_id: *gpu_id,
-        evicted: alive && evictions.evicted,
+        evicted: evictions.evicted,
         evictions: evictions.count,
-        evicted_ns: evictions.evicted_ns(until_ns),
+        evicted_ns: evictions.evicted_ns(view.now_ns),
         last_trigger: evictions.trigger.map(Trigger::name),
     };
     ProcessRow {
         who: process.into(),
-        alive,
+        alive: process.alive(),
         opens: process.opens,
         failed_opens: process.failed_opens,
         closes: process.closes,
         queues: process.queues.len(),
         vm_faults: process.vm_faults.values().sum(),
-        evicted: alive && process.evicted.evicted,
+        evicted: process.evicted.evicted,
         evictions_total: process.evicted.count,
-        evicted_ns: process.evicted.evicted_ns(until_ns),
+        evicted_ns: process.evicted.evicted_ns(view.now_ns),
         evictions: process.evictions.iter().map(on_gpu).collect(),
         activity: works(process),
         memory: memory::of(process),

@@ -116,6 +116,12 @@ fn evicted_seconds(scrape: &Scrape<'_>) -> Family {
     for (gpu_id, ns) in &scrape.snapshot.totals.evicted_ns {
         family.add_ns(&[&gpu_id.to_string()], *ns);
     }
+    // They go over into the sums above when they end.
+    for (gpu_id, evictions) in scrape.snapshot.live().flat_map(|process| &process.evictions) {
+        if let Some(ns) = evictions.lasts_ns(scrape.now_ns) {
+            family.add_ns(&[&gpu_id.to_string()], ns);
+        }
+    }
     family
 }
 

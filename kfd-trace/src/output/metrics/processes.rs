@@ -12,11 +12,12 @@ use super::series::{Ranked, Series};
 use super::table as t;
 use crate::events::tables::Tables;
 use crate::model::event::ProcessId;
+use crate::model::incident::Trigger;
 use crate::model::ioctl;
 use crate::model::verdict::EVICTIONS;
-use crate::state::{Preempts, Process, ProcessKey, QueueLabel};
+use crate::state::{Evictions, Preempts, Process, ProcessKey, QueueLabel};
 use kfd_trace_common::counter::ProbeId;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is written of processes, and how many processes are not shown.
 pub(super) fn families(scrape: &Scrape<'_>, own: &OwnQueues) -> (Vec<Family>, Vec<TextFamily>) {
@@ -34,6 +35,7 @@ pub(super) fn families(scrape: &Scrape<'_>, own: &OwnQueues) -> (Vec<Family>, Ve
     all.extend(activity::of_processes(scrape, &groups, &gpus));
     if scrape.sees(&EVICTIONS) {
         all.extend(evictions(&groups, &gpus, scrape.now_ns));
+        all.push(running_evictions(&groups, scrape.now_ns));
     }
     if scrape.sees(&ProbeId::SUSPENSIONS) {
         all.push(suspended(&groups, &gpus));
@@ -120,17 +122,44 @@ fn evictions(groups: &Groups<'_>, gpus: &Ranked<Option<u32>>, now_ns: u64) -> [T
                 count.add(gpu, 0);
                 seconds.add_ns(gpu, 0);
             }
-            // An ended process is no longer evicted, even without a restore event.
-            let until_ns = process.released_ns.unwrap_or(now_ns);
             for (gpu_id, evictions) in &process.evictions {
                 let gpu = gpus.rank(&Some(*gpu_id));
                 count.add(gpu, evictions.count);
-                seconds.add_ns(gpu, evictions.evicted_ns(until_ns));
+                seconds.add_ns(gpu, evictions.evicted_ns(now_ns));
             }
         }
         [&mut count, &mut seconds].into_iter().for_each(|series| series.end(group.labels.identity()));
     }
     [count, seconds].map(Series::family)
+}
+
+/// A GPU and a trigger.
+type From = (u32, &'static str);
+
+/// Of contexts of the same labels the one that lasts longest.
+fn running_evictions(groups: &Groups<'_>, now_ns: u64) -> TextFamily {
+    let of = |shown: &Shown<'_>| -> Vec<(From, u64)> {
+        let here = |(gpu_id, evictions): (&u32, &Evictions)| {
+            let lasts_ns = evictions.lasts_ns(now_ns).filter(|_| shown.process.has_queue_on(*gpu_id))?;
+            Some(((*gpu_id, evictions.trigger.map_or("unknown", Trigger::name)), lasts_ns))
+        };
+        shown.process.evictions.iter().filter_map(here).collect()
+    };
+    let all = groups.iter().flat_map(|group| &group.items).flat_map(of);
+    let labels = Ranked::new(["gpu_id", "trigger"], all.map(|(from, _)| from), |(gpu_id, trigger): &From| {
+        [gpu_id.to_string(), (*trigger).to_owned()]
+    });
+    let mut series = Series::new(&t::PROCESS_EVICTION, &labels);
+    for group in groups {
+        let mut longest: BTreeMap<From, u64> = BTreeMap::new();
+        for (from, lasts_ns) in group.items.iter().flat_map(of) {
+            let known = longest.entry(from).or_default();
+            *known = lasts_ns.max(*known);
+        }
+        longest.iter().for_each(|(from, lasts_ns)| series.add_ns(labels.rank(from), *lasts_ns));
+        series.end(group.labels.identity());
+    }
+    series.family()
 }
 
 fn suspended(groups: &Groups<'_>, gpus: &Ranked<Option<u32>>) -> TextFamily {

@@ -105,7 +105,7 @@ metrics! {
     RESTORES = Counter "kfd_restores_total" ["gpu_id"]
         "Restores of the queues of a process on a GPU.";
     EVICTED_SECONDS = Counter "kfd_evicted_seconds_total" ["gpu_id"]
-        "Time that processes were evicted, of evictions that ended in a restore.";
+        "Time that processes were evicted, running evictions included.";
     EVICTED_PROCESSES = Gauge "kfd_evicted_processes" ["gpu_id"]
         "Processes that are evicted from a GPU now.";
     VM_FAULTS = Counter "kfd_vm_faults_total" ["gpu_id"]
@@ -168,6 +168,8 @@ metrics! {
         "Evictions of a process from a GPU.";
     PROCESS_EVICTED_SECONDS = Counter "kfd_process_evicted_seconds_total" ["pid", "kfd_process", "comm", "gpu_id"]
         "Time that a process was evicted from a GPU, a running eviction included.";
+    PROCESS_EVICTION = Gauge "kfd_process_eviction_seconds" ["pid", "kfd_process", "comm", "gpu_id", "trigger"]
+        "How long the running eviction of a process from a GPU on which it has queues has lasted, at least: one found at the start counts from there, with the trigger unknown. No series otherwise.";
     PROCESS_SUSPENDED = Gauge "kfd_process_queues_suspended" ["pid", "kfd_process", "comm", "gpu_id"]
         "Queues of a process that a debugger has suspended; no series on a GPU where none was, or where this is not known of a queue.";
     PROCESS_PREEMPTIONS = Counter "kfd_process_preemptions_total" ["pid", "kfd_process", "comm", "gpu_id"]

@@ -55,7 +55,8 @@ impl DriverViews for Driver {
         };
         let processes = self.pids.iter().map(listed).collect();
         let existing = Inventory { processes, ..Inventory::empty(Source::Kernel, 9.into()) };
-        DriverRead { existing: Ok(existing), activities: Err("not measured".to_owned()) }
+        let activities = Err("not measured".to_owned());
+        DriverRead { existing: Ok(existing), activities, evicted: AllEvicted::new() }
     }
 }
 
@@ -184,7 +185,8 @@ fn counters_are_those_of_the_queue_at_the_same_place() {
     let sampled = |context_id| {
         let processes = vec![listed(context_id)].into();
         let existing = Ok(Inventory { processes, ..Inventory::empty(Source::Kernel, 9.into()) });
-        let read = DriverRead { existing, activities: Ok(activities(&state)) };
+        let evicted = AllEvicted::new();
+        let read = DriverRead { existing, activities: Ok(activities(&state)), evicted };
         let (_, sampled) = read.views(&roots(Path::new("/nowhere")));
         sampled.unwrap()[&own()].clone()
     };

@@ -23,7 +23,7 @@ fn evictions_have_triggers_and_durations() {
         (r#"kfd_evictions_total{gpu_id="58270",trigger="ttm"}"#.to_owned(), 1.0),
         (r#"kfd_evictions_total{gpu_id="58270",trigger="userptr"}"#.to_owned(), 1.0),
         (r#"kfd_restores_total{gpu_id="58270"}"#.to_owned(), 1.0),
-        (r#"kfd_evicted_seconds_total{gpu_id="58270"}"#.to_owned(), 0.25),
+        (r#"kfd_evicted_seconds_total{gpu_id="58270"}"#.to_owned(), 1.25),
         (r#"kfd_evicted_processes{gpu_id="58270"}"#.to_owned(), 1.0),
         (format!("kfd_process_evictions_total{{{OWN}}}"), 2.0),
         (format!("kfd_process_evicted_seconds_total{{{OWN}}}"), 1.25),
@@ -35,6 +35,64 @@ fn evictions_have_triggers_and_durations() {
     assert_eq!(world.value(r#"kfd_evicted_processes{gpu_id="58270"}"#), Some(0.0));
     let ended = format!("kfd_process_evicted_seconds_total{{{OWN}}}");
     assert_eq!(world.value(&ended), Some(0.75), "it ended with the process");
+    assert_eq!(world.value(SECONDS), Some(0.75), "which takes nothing from the sum");
+}
+
+const SECONDS: &str = r#"kfd_evicted_seconds_total{gpu_id="58270"}"#;
+
+/// A queue was found to be evicted, or not.
+fn found(at: u64, evicted: bool) -> crate::model::event::Event {
+    let now = QueueFacts { evicted: Some(evicted), ..facts(3) };
+    event(
+        at,
+        1,
+        PID,
+        Body::QueueUpdate(QueueUpdate { now, cu_mask: None, mask_unread: false, errno: Some(0) }),
+    )
+}
+
+#[test]
+fn a_running_eviction_has_an_age_and_a_trigger() {
+    let mut world = World::new(traced());
+    let age = |trigger: &str| format!("kfd_process_eviction_seconds{{{OWN},trigger=\"{trigger}\"}}");
+    world.state.apply(&eviction(1_000_000_000, Some(Trigger::Svm)));
+    assert_eq!(world.value(&age("svm")), Some(2.0));
+    world.state.apply(&eviction(2_000_000_000, None));
+    assert!(!world.text().contains("\nkfd_process_eviction_seconds"), "it was restored");
+    world.state.apply(&found(2_500_000_000, true));
+    assert_eq!(world.value(&age("unknown")), Some(0.5), "since it was found");
+    assert_eq!(world.value(SECONDS), Some(1.5));
+    world.state.apply(&event(
+        2_600_000_000,
+        1,
+        PID,
+        Body::QueueDestroy { queue_id: 3, gpu_id: None, last: None },
+    ));
+    assert_eq!(world.value(&age("unknown")), None, "nothing of it waits for a restore there");
+}
+
+#[test]
+fn the_time_evicted_never_falls() {
+    let mut world = World::new(traced());
+    let mut last = 0.0;
+    let mut rises = |world: &World| {
+        let now = world.value(SECONDS).expect("the series");
+        let own = world.value(&format!("kfd_process_evicted_seconds_total{{{OWN}}}"));
+        assert!(now >= last && own == Some(now), "{own:?} and {now} after {last}");
+        last = now;
+    };
+    for next in [
+        eviction(1_000_000_000, Some(Trigger::Svm)),
+        found(3_000_000_000, false),
+        found(3_000_000_000, true),
+        eviction(3_000_000_000, Some(Trigger::Ttm)),
+        eviction(3_000_000_000, None),
+        eviction(3_000_000_000, Some(Trigger::Svm)),
+        event(3_000_000_000, 1, PID, Body::ProcessRelease),
+    ] {
+        world.state.apply(&next);
+        rises(&world);
+    }
 }
 
 #[test]

@@ -58,6 +58,7 @@ fn world() -> World {
     for queue_id in [3, 4] {
         sampled(&mut world.state, queue_id, Ok(Counts { submitted: 9, retired: 4 }), 85_000);
     }
+    world.state.apply(&event(87_000, 1, PID, Body::Evict(evict(Some(Trigger::Svm)))));
     world.state.apply(&event(88_000, 2, 5000, seen(false)));
     world.state.apply(&event(90_000, 2, 5000, Body::MmRelease));
     world.tables = Tables {

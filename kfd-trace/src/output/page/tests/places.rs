@@ -80,6 +80,22 @@ fn processes_are_filtered_and_sorted_where_they_are_all_known() {
 }
 
 #[test]
+fn an_eviction_that_no_restore_ends_ends_with_its_process() {
+    let mut world = World::with_queues(2, 9, 3).with_trouble();
+    world.take(&event(world.now_ns, 1, 4_000, Body::ProcessRelease));
+    let evictions = |world: &World| {
+        let html = world.shows(Place::Process, &[("pid", "4000")]).expect("a page");
+        assert!(!html.contains("mark warn\">evicted"), "{html}");
+        let (_, after) = html.split_once("<dt>Evictions</dt>").expect("the fact");
+        after.split("</dd>").next().unwrap_or_default().to_owned()
+    };
+    let at_its_end = evictions(&world);
+    assert!(at_its_end.contains("last trigger userptr"), "{at_its_end}");
+    world.now_ns += HOUR;
+    assert_eq!(evictions(&world), at_its_end);
+}
+
+#[test]
 fn a_process_and_a_queue_have_pages_with_their_past() {
     let mut world = World::with_queues(2, 9, 3).with_trouble();
     let pid = [("pid", "4000")];
