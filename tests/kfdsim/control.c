@@ -3,7 +3,7 @@
  * control.c - debugfs kfdsim/: triggers what a GPU, TTM or a debugger would cause.
  *
  * A write is a number, optionally followed by others, separated by spaces:
- * PID to quiesce, resume or evict; PID [NODE [PAGE]] to vmfault;
+ * PID to resume or evict; PID [TRIGGER] to quiesce; PID [NODE [PAGE]] to vmfault;
  * PID [0|1] to debug; GPU [0|1] to reset or suspend; 0|1 [GPU] to hang; GPU [0..3] to
  * give_up; MS [ERRNO] to mes.
  * "gfx=G xccs=X parts=P gpus=N sched_policy=S" to shape creates other GPUs.
@@ -24,6 +24,9 @@ static const char * const names[] = {
 
 /* no such number was written */
 #define UNSAID	U32_MAX
+
+/* KFD_QUEUE_EVICTION_TRIGGER_USERPTR, which not every driver has */
+#define TRIGGER_USERPTR	1
 
 /* of the ring id in an interrupt of a VM fault (event_interrupt_wq_v9) */
 #define PROT_VALID	0x08
@@ -104,7 +107,7 @@ static int control_process(enum control op, struct mm_struct *mm, u32 more, u64 
 	int err;
 
 	if (op == QUIESCE)
-		return real_quiesce(mm);
+		return real_quiesce(mm, more == UNSAID ? TRIGGER_USERPTR : more);
 	if (op == RESUME)
 		return real.resume_mm(mm);
 	p = real.lookup_process_by_mm(mm);

@@ -157,10 +157,10 @@ int real_resume(struct kfd_dev *kfd)
 #endif
 }
 
-int real_quiesce(struct mm_struct *mm)
+int real_quiesce(struct mm_struct *mm, u32 trigger)
 {
 #if SIM_HAS_EVICT_TRIGGER
-	return real.quiesce_mm(mm, KFD_QUEUE_EVICTION_TRIGGER_USERPTR);
+	return real.quiesce_mm(mm, trigger);
 #else
 	return real.quiesce_mm(mm);
 #endif

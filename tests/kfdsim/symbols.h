@@ -51,8 +51,8 @@ int real_pre_reset(struct kfd_dev *kfd, struct amdgpu_device *adev);
 /* As when the machine suspends and resumes: the processes, too. */
 void real_suspend(struct kfd_dev *kfd);
 int real_resume(struct kfd_dev *kfd);
-/* As by a userptr invalidation. */
-int real_quiesce(struct mm_struct *mm);
+/* Without the trigger where the driver takes none. */
+int real_quiesce(struct mm_struct *mm, u32 trigger);
 struct amdgpu_amdkfd_fence *real_fence_create(struct mm_struct *mm);
 int real_schedule_evict(struct kfd_process *p, struct mm_struct *mm);
 

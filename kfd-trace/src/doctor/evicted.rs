@@ -96,7 +96,7 @@ pub(super) fn sentence(
     let lasted = match seconds {
         Some(seconds) => format!("It was evicted from {from}{by} {seconds} s ago and not restored"),
         None => {
-            format!("It is evicted from {from}, at two looks, and nothing of it was retired between them")
+            format!("It is evicted from {from}{by} at two looks, and nothing of it was retired between them")
         }
     };
     let waits = match backlog {

@@ -167,7 +167,7 @@ impl FindingKind {
             ),
             FindingKind::NotInSysfs => "Hidden from rocm-smi: the driver's table has it, and class/kfd/kfd/proc, which rocm-smi reads, has not.".to_owned(),
             FindingKind::Evicted { gpu_ids } => format!(
-                "It is evicted from {}, at two looks. Again and again, or for long: a daemon shows which (`kfd-trace doctor --url`).",
+                "It is evicted from {} at two looks. Again and again, or for long: a daemon shows which (`kfd-trace doctor --url`).",
                 evicted::gpus(gpu_ids)
             ),
             FindingKind::NotRestored { gpu_ids, trigger, seconds, backlog } => {

@@ -136,7 +136,7 @@ pub fn kfdsim(control: &str, value: u32) -> Result<()> {
     write_control(control, &value.to_string())
 }
 
-/// Writes two numbers: a PID and the node of its fault, a PID and whether it is debugged, a GPU and whether
+/// Writes two numbers: a PID and the trigger of its eviction, or the node of its fault, a PID and whether it is debugged, a GPU and whether
 /// it sleeps, 1 and the GPU to hang.
 pub fn kfdsim_at(control: &str, value: u32, more: u32) -> Result<()> {
     write_control(control, &format!("{value} {more}"))

@@ -17,6 +17,7 @@ mod late;
 mod ledger;
 mod memory;
 mod mqd;
+mod not_restored;
 mod reuse;
 mod runlist;
 mod settings;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use kfd_trace_tests::harness::Steered;
 use kfd_trace_tests::harness::prometheus::{Prometheus, RULES};
 use kfd_trace_tests::harness::service::{ADDRESS, Changed, tracing};
-use kfd_trace_tests::harness::workload::kfdsim;
+use kfd_trace_tests::harness::workload::kfdsim_at;
 use std::time::Duration;
 
 /// Packets that are never retired.
@@ -14,10 +14,10 @@ fn stalled() -> Result<Cause> {
     Ok(Box::new(Steered::having(&["create aql", "submit 0 5", "retire 0 2"])?))
 }
 
-/// The same, of a process whose queues are evicted from the GPU.
+/// The same, of a process whose queues are evicted from the GPU as where a buffer of theirs was reclaimed (0 is SVM).
 fn stalled_by_eviction() -> Result<Cause> {
     let workload = Steered::having(&["create aql", "submit 0 5"])?;
-    kfdsim("quiesce", workload.pid())?;
+    kfdsim_at("quiesce", workload.pid(), 0)?;
     Ok(Box::new(workload))
 }
 

@@ -65,7 +65,7 @@ fn an_eviction_that_has_just_begun_is_looked_at_again() {
     let (outcome, lines) = found(&short(8), Some(&short(8)));
     assert_eq!((outcome, lines.len()), (DoctorOutcome::Wrong, 1));
     assert!(
-        lines[0].starts_with("not_restored: It is evicted from GPU 51610, at two looks, and nothing"),
+        lines[0].starts_with("not_restored: It is evicted from GPU 51610 at two looks, and nothing"),
         "{lines:?}"
     );
     for before in [short(7), Observed { sampled: Err("no BTF".to_owned()), ..short(8) }] {
@@ -75,7 +75,7 @@ fn an_eviction_that_has_just_begun_is_looked_at_again() {
             (DoctorOutcome::Well, 1),
             "it worked in between, or that is not known"
         );
-        assert!(lines[0].starts_with("evicted: It is evicted from GPU 51610, at two looks."), "{lines:?}");
+        assert!(lines[0].starts_with("evicted: It is evicted from GPU 51610 at two looks."), "{lines:?}");
     }
     let idle = short(20);
     assert!(found(&idle, Some(&idle)).1[0].starts_with("evicted: "), "nothing of it waits");

@@ -82,7 +82,7 @@ fn trouble() -> Vec<Panel> {
             .see(&["KfdSdmaSlotsUsedUp"]),
         stat("Processes evicted", "Their queues are off a GPU now: they compute nothing there meanwhile.")
             .query("", "sum(kfd_evicted_processes{@})")
-            .see(&["KfdEvictionStorm"]),
+            .see(&["KfdEvictionStorm", "KfdProcessNotRestored"]),
         stat("Records lost", "Within 10 minutes: what happened and did not get to the tracer.")
             .query("", "sum(instance_probe_cause:kfd_trace_probe_records_lost:increase10m{@})")
             .warn_from(1.0)
@@ -231,7 +231,7 @@ fn over_time() -> Vec<Panel> {
         lines("Processes and evicted processes", "Evicted ones have no queue on a GPU until their restore.")
             .query("processes", "sum(kfd_processes{@})")
             .query("evicted", "sum(kfd_evicted_processes{@})")
-            .see(&["KfdEvictionStorm"]),
+            .see(&["KfdEvictionStorm", "KfdProcessNotRestored"]),
         lines("Records lost by node", "Within 10 minutes; the ten nodes with most.")
             .query(
                 "{{instance}}",

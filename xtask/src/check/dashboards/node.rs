@@ -182,7 +182,7 @@ fn evictions() -> Vec<Panel> {
             "topk(10, rate(kfd_process_evicted_seconds_total{@}[$__rate_interval]) NAMED)",
         )
         .unit(SHARE)
-        .see(&["KfdEvictionStorm"]),
+        .see(&["KfdEvictionStorm", "KfdProcessNotRestored"]),
     ]
 }
 

@@ -56,7 +56,7 @@ fn process() -> Vec<Panel> {
             .query("", "sum(increase(kfd_process_evicted_seconds_total{@, pid=\"$pid\"}[$__range]))")
             .unit(SECONDS)
             .width(6)
-            .see(&["KfdEvictionStorm"]),
+            .see(&["KfdEvictionStorm", "KfdProcessNotRestored"]),
         stat("VM faults", "In the time shown. It accessed memory on the GPU that it may not.")
             .query("", "sum(increase(kfd_process_vm_faults_total{@, pid=\"$pid\"}[$__range]))")
             .warn_from(1.0)
@@ -122,7 +122,7 @@ fn evictions() -> Vec<Panel> {
                 "sum by (gpu, pci) (rate(kfd_process_evicted_seconds_total{@, pid=\"$pid\"}[$__rate_interval]) NAMED)",
             )
             .unit(SHARE)
-            .see(&["KfdEvictionStorm"]),
+            .see(&["KfdEvictionStorm", "KfdProcessNotRestored"]),
     ]
 }
 
