@@ -57,6 +57,12 @@ fn a_timeline_writes_over_nothing_but_an_older_one() {
     let (recording, trace) = (named("a.rec"), named("a.pftrace"));
     fs::write(&recording, compress(LINES.as_bytes()).expect("a block")).expect("a file");
     let before = fs::read(&recording).expect("the recording");
+    let none = named("none.rec");
+    for words in [&["replay", &none][..], &["replay", &none, "--at", "+1s"], &["timeline", &none]] {
+        let refused = kfd_trace(words);
+        let why = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && why.contains("none.rec"), "{words:?}: {why}");
+    }
     let refused = kfd_trace(&["timeline", &recording, "-o", &recording]);
     assert_eq!(refused.status.code(), Some(2));
     assert_eq!(fs::read(&recording).expect("the recording"), before);
