@@ -199,8 +199,8 @@ fn a_folder_or_a_file_that_is_none_gets_one_line() {
     let file = folder.path().join("file");
     fs::write(&file, "").expect("a file");
     let cases: [(&[&str], i32, &str); 5] = [
-        (&["replay", name], 2, "no recordings of a daemon are in this folder"),
-        (&["timeline", name, "-o", "-"], 2, "no recordings of a daemon are in this folder"),
+        (&["replay", name], 1, "no recordings of a daemon are in this folder"),
+        (&["timeline", name, "-o", "-"], 1, "no recordings of a daemon are in this folder"),
         (&["daemon", "--record", file.to_str().expect("a name")], 2, "is no folder"),
         (&["daemon", "--record.max-size=1GiB"], 2, "--record <DIR>"),
         (&["daemon", "--record", name, "--record.file-size=1"], 2, "must be 16KiB or more"),

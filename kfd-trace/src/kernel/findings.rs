@@ -81,7 +81,7 @@ pub fn of_who_waits(line: &str) -> String {
 }
 
 /// The same where no driver would find a GPU.
-const NO_GPU: &str = "there is no AMD GPU on its PCI bus; a recording of another machine can be read here (replay, top --recording, timeline)";
+const NO_GPU: &str = "this machine has no AMD GPU on its PCI bus; a recording of another machine can be read here (replay, top --recording, timeline)";
 
 fn driver(seen: &Preflight) -> Option<Finding> {
     match seen.driver {
