@@ -68,7 +68,8 @@ impl Gaps {
                 compute: gpu.compute_is_missing(&gpus),
                 sdma: gpu.sdma_is_missing(&gpus, file.in_line),
             };
-            if !stopped && !(within && gpu.last) {
+            let is_explained = *stopped || within && gpu.last;
+            if !is_explained {
                 gaps.reasons.extend(gpu.reason(gap));
             }
             // A stopped GPU has no slots in the dump.
