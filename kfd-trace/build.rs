@@ -6,8 +6,11 @@ use aya_build::{Package, Toolchain, build_ebpf};
 fn main() -> Result<()> {
     // core for the BPF target is built from rust-src with unstable flags. The pinned compiler takes them when
     // asked this way, so one toolchain builds everything.
-    // SAFETY: a build script has one thread at this point.
-    unsafe { std::env::set_var("RUSTC_BOOTSTRAP", "1") };
+    // What its cargo prints becomes warnings of this script, of which progress is none.
+    for (name, value) in [("RUSTC_BOOTSTRAP", "1"), ("CARGO_TERM_QUIET", "true")] {
+        // SAFETY: a build script has one thread at this point.
+        unsafe { std::env::set_var(name, value) };
+    }
     println!("cargo::rustc-env=KFD_TRACE_TARGET={}", std::env::var("TARGET")?);
     let debug = std::env::var("PROFILE").is_ok_and(|profile| profile == "debug");
     let package = Package {

@@ -29,7 +29,7 @@ impl Subject {
     }
 }
 
-/// How much attention an event deserves; the stream's colours.
+/// How much attention an event deserves: the colours of stream and screen, and the severity of OTLP's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// So frequent that it is shown only on request.
@@ -39,8 +39,10 @@ pub enum Severity {
     Info,
     /// Something was created.
     Created,
-    /// Something ended, or does not run for a while.
+    /// Something ended.
     Ended,
+    /// Queues are not run for a while.
+    Stopped,
     /// A failure in itself. Of other severities, an event that has an errno counts as a failure, too.
     Failure,
 }
@@ -204,7 +206,7 @@ kinds! {
     }
     /// The queues of a process on one GPU were evicted: `qpd->evicted` went from 0.
     Evict = 11 {
-        "evict", "EVICT", Eviction, Process, Ended, Evictions,
+        "evict", "EVICT", Eviction, Process, Stopped, Evictions,
         "`evict_process_queues_*`, when it took the process's queues off the GPU; nested calls are not reported"
     }
     /// They were restored: `qpd->evicted` returned to 0.
@@ -249,7 +251,7 @@ kinds! {
     Runlist = 20 { "runlist", "RUNLIST", Runlist, Gpu, Requested, -, "return of `pm_send_runlist`" }
     /// A debugger suspended queues of a process, or tried to.
     QueuesSuspended = 21 {
-        "queues_suspended", "SUSPEND_QUEUES", Suspension, Process, Ended, Queues,
+        "queues_suspended", "SUSPEND_QUEUES", Suspension, Process, Stopped, Queues,
         "return of `suspend_queues` (6.12 and later): a debugger's SUSPEND_QUEUES"
     }
     /// A debugger resumed queues of a process, or let go of it.

@@ -327,6 +327,9 @@ pub struct HwArgs {
     /// on the hardware in turn for it, under a lock; slots change meanwhile.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub hqds: Option<Option<PathBuf>>,
+    /// Read this machine's slots twice, this time apart (1s, 500ms), and show which queues moved.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub interval: Option<Duration>,
     /// With copies: the GPUs' instruction set (gfx942), for masks of CUs.
     #[arg(long, value_name = "NAME")]
     pub gfx: Option<Generation>,

@@ -37,10 +37,11 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            stderr::say(format_args!("{error:#}"));
-            let code =
-                error.downcast_ref::<Stop>().map_or(kfd_trace::runtime::exit::FAILED, |stop| stop.code);
-            ExitCode::from(code)
+            let stop = error.downcast_ref::<Stop>();
+            if stop.is_none_or(|stop| !stop.line.is_empty()) {
+                stderr::say(format_args!("{error:#}"));
+            }
+            ExitCode::from(stop.map_or(kfd_trace::runtime::exit::FAILED, |stop| stop.code))
         }
     }
 }
@@ -162,8 +163,8 @@ fn run(cli: Cli) -> Result<u8> {
                 }
             }
         }
-        Some(Command::Hw(HwArgs { mqds, hqds, gfx, pid, format })) => {
-            Ok(hw::run(&roots, &hw::HwOptions { mqds, hqds, gfx, pid, json: format.json })?)
+        Some(Command::Hw(HwArgs { mqds, hqds, interval, gfx, pid, format })) => {
+            Ok(hw::run(&roots, &hw::HwOptions { mqds, hqds, interval, gfx, pid, json: format.json })?)
         }
         Some(Command::AmdLog(args)) => amd_logs(roots, args),
         Some(Command::DriverTypes(args)) => {

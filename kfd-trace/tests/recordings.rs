@@ -57,6 +57,12 @@ fn a_timeline_writes_over_nothing_but_an_older_one() {
     let (recording, trace) = (named("a.rec"), named("a.pftrace"));
     fs::write(&recording, compress(LINES.as_bytes()).expect("a block")).expect("a file");
     let before = fs::read(&recording).expect("the recording");
+    let none = named("none.rec");
+    for words in [&["replay", &none][..], &["replay", &none, "--at", "+1s"], &["timeline", &none]] {
+        let refused = kfd_trace(words);
+        let why = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && why.contains("none.rec"), "{words:?}: {why}");
+    }
     let refused = kfd_trace(&["timeline", &recording, "-o", &recording]);
     assert_eq!(refused.status.code(), Some(2));
     assert_eq!(fs::read(&recording).expect("the recording"), before);
@@ -193,8 +199,8 @@ fn a_folder_or_a_file_that_is_none_gets_one_line() {
     let file = folder.path().join("file");
     fs::write(&file, "").expect("a file");
     let cases: [(&[&str], i32, &str); 5] = [
-        (&["replay", name], 2, "no recordings of a daemon are in this folder"),
-        (&["timeline", name, "-o", "-"], 2, "no recordings of a daemon are in this folder"),
+        (&["replay", name], 1, "no recordings of a daemon are in this folder"),
+        (&["timeline", name, "-o", "-"], 1, "no recordings of a daemon are in this folder"),
         (&["daemon", "--record", file.to_str().expect("a name")], 2, "is no folder"),
         (&["daemon", "--record.max-size=1GiB"], 2, "--record <DIR>"),
         (&["daemon", "--record", name, "--record.file-size=1"], 2, "must be 16KiB or more"),

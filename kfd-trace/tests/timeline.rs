@@ -150,9 +150,12 @@ fn a_log_that_cannot_be_joined_is_refused_and_the_recording_is_in_the_trace() {
         assert!(why.contains(expected), "{why}");
         assert_eq!(fs::read(files.path("b.pftrace")).expect("a trace"), alone, "{expected}");
     }
+    let (code, why) = files.timeline("a.rec --amd-log none.log");
+    assert!(code == Some(1) && why.contains("cannot read none.log"), "{why}");
+    let (code, why) = files.timeline("none.rec");
+    assert!(code == Some(1) && why.contains("none.rec"), "{why}");
     for (words, expected) in [
         ("a.rec --amd-log -", "a log is read twice"),
-        ("a.rec --amd-log none.log", "cannot read none.log"),
         ("a.rec --amd-log .", "a log is read twice"),
         ("--duration 1s --amd-log .", "a log is read twice"),
         ("--duration 1s --amd-log -", "a log is read twice"),

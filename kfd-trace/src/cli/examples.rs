@@ -62,8 +62,9 @@ Examples:
   kfd-trace fleet ps --targets rack7.yml -u ann --json | jq '.nodes[] | select(.error) | .node'";
 
 pub(super) const TOP: &str = "\
-Keys: Tab, arrows or j k, s > < S (sort), / (filter), t (tree), p (pause), ? (help), q. Colours are the terminal's own;
-none where NO_COLOR is set. It needs 80 columns and 24 lines.
+Keys: Tab, arrows or j k, s > < S (sort), / (filter), t (tree), p (pause),
+? (help), q. Colours are the terminal's own; none where NO_COLOR is set.
+It needs 80 columns and 24 lines.
 
 Examples:
   kfd-trace top                                until q
@@ -101,6 +102,7 @@ Examples:
 pub(super) const HW: &str = "\
 Examples:
   kfd-trace hw --hqds                          queues and their slots, now
+  kfd-trace hw --interval 1s                   which of them moved within a second
   kfd-trace hw --mqds mqds.txt --hqds hqds.txt of copies, from any machine";
 
 pub(super) const COMPLETIONS: &str = "\

@@ -133,7 +133,21 @@ fn each_command_attaches_its_own_way_unless_reported_otherwise() {
 fn bad_usage_says_what_would_be_good_and_exits_with_2() {
     let unknown = refused("kfd-trace --event queue_made");
     assert!(Kind::ALL.iter().all(|kind| unknown.contains(kind.name())), "{unknown}");
-    assert!(refused("kfd-trace --duration soon").contains("try 10s or 1m30s"));
+    assert!(refused("kfd-trace --duration soon").contains("is no time; try 10s or 1m30s"));
+    let without_unit = [
+        ("--duration", "kfd-trace --duration 1"),
+        ("--duration", "kfd-trace record --duration 1"),
+        ("--duration", "kfd-trace timeline --duration 1"),
+        ("--interval", "kfd-trace runlist --interval 1"),
+        ("--interval", "kfd-trace top --interval 1"),
+        ("--interval", "kfd-trace hw --interval 1"),
+        ("--sample.interval", "kfd-trace daemon --sample.interval 1"),
+        ("--record.max-age", "kfd-trace daemon --record x --record.max-age 1"),
+    ];
+    for (option, line) in without_unit {
+        let why = refused(line);
+        assert!(why.contains(option) && why.contains("1 what? try 1s"), "{line}: {why}");
+    }
     assert!(refused("kfd-trace --duration 0s").contains("more than 0"));
     assert!(refused("kfd-trace --duration 9000000000000000s").contains("at most ten years"));
     assert!(refused("kfd-trace --buffer-size 3MiB").contains("a power of two"));

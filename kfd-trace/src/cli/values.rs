@@ -31,7 +31,11 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn span(text: &str) -> Result<Duration, String> {
-    let parsed: SignedDuration = text.parse().map_err(|error| format!("{error}; try 10s or 1m30s"))?;
+    let no_time = |_| match text.parse::<f64>() {
+        Ok(_) => format!("{text} what? try {text}s"),
+        Err(_) => "is no time; try 10s or 1m30s".to_owned(),
+    };
+    let parsed: SignedDuration = text.parse().map_err(no_time)?;
     match Duration::try_from(parsed) {
         Ok(span) if span > LONGEST => Err("must be at most ten years; try 10s or 1m30s".to_owned()),
         Ok(span) => Ok(span),

@@ -45,10 +45,10 @@ pub fn run(roots: &Roots, json: bool) -> Result<(), Stop> {
         return Err(Stop::failed(error));
     }
     match found.first() {
-        Some(finding) if finding.severity == FindingSeverity::NothingToTrace => {
-            Err(Stop { code: exit::NOTHING_TO_TRACE, line: finding.to_string() })
+        Some(Finding { severity: FindingSeverity::NothingToTrace, .. }) => {
+            Err(Stop::reported(exit::NOTHING_TO_TRACE))
         }
-        Some(finding) if finding.severity == FindingSeverity::Blocks => Err(Stop::failed(finding)),
+        Some(Finding { severity: FindingSeverity::Blocks, .. }) => Err(Stop::reported(exit::FAILED)),
         _ => refused.map_or(Ok(()), Err),
     }
 }

@@ -1,7 +1,7 @@
 //! debugfs `kfd/hqds` (kfd_device_queue_manager.c, dqm_debugfs_hqds): the registers of each slot of each GPU. Slots change
 //! while it is read: it is no snapshot.
 
-use super::rows::{Strange, after, hex, number, row};
+use super::rows::{Strange, after, cut_line, hex, number, row};
 
 /// Registers of one slot at most.
 const LONGEST: usize = 128;
@@ -41,6 +41,8 @@ pub struct HqdFile {
     /// GPUs, each with whether its driver has stopped it: then it has no slots here.
     pub gpus: Vec<(u32, bool)>,
     pub slots: Vec<Hqd>,
+    /// The text ends within a line: the driver ends each one, so the copy was cut off, or its last newline was lost.
+    pub in_line: bool,
     pub strange: Strange,
 }
 
@@ -80,7 +82,8 @@ fn slot(line: &str) -> Option<(u32, Place)> {
 impl HqdFile {
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        let mut file = HqdFile::default();
+        let cut = cut_line(text);
+        let mut file = HqdFile { in_line: cut.is_some(), ..HqdFile::default() };
         let mut open = false;
         for (number, line) in (1..).zip(text.lines()) {
             if let Some(row) = row(line) {
@@ -99,7 +102,7 @@ impl HqdFile {
                 (after(line, "Device is stopped"), file.gpus.last_mut())
             {
                 *stopped = true;
-            } else if !line.trim().is_empty() {
+            } else if !line.trim().is_empty() && cut != Some(number) {
                 file.strange.add(number, line);
             }
         }

@@ -8,8 +8,14 @@ use std::str::FromStr;
 pub(super) const REGISTERS: usize = 56;
 const FIRST: usize = 128;
 
+/// Of CP_HQD_PQ_CONTROL (gc_9_0_sh_mask.h and later).
+const PQ_EMPTY: u32 = 1 << 15;
+
+/// Dwords of a whole compute MQD; v12.1 has more.
+pub(super) const COMPUTE_MQD: usize = 512;
+
 /// Dwords of an SDMA MQD that end with the driver's own engine and queue numbers.
-const SDMA_V9: usize = 128;
+pub(super) const SDMA_V9: usize = 128;
 const SDMA_V10: usize = 130;
 
 /// Generations that differ in something that is shown.
@@ -109,8 +115,14 @@ pub(super) struct Registers {
     /// User addresses, as CREATE_QUEUE got them.
     pub(super) rptr_address: u64,
     pub(super) wptr_address: u64,
-    /// CP_HQD_AQL_CONTROL, which the driver sets in the MQD of an AQL queue alone.
+    /// CP_HQD_AQL_CONTROL, which the driver sets only in the MQD of an AQL queue.
     pub(super) aql: bool,
+    /// CP_HQD_PQ_CONTROL, PQ_EMPTY: the hardware has read all that it knows of. In an MQD it is not kept.
+    pub(super) empty: bool,
+    /// CP_HQD_DEQUEUE_REQUEST: not 0 while the queue is being taken off the hardware.
+    pub(super) dequeue_request: u32,
+    /// CP_HQD_ERROR: not 0 after an error of the queue.
+    pub(super) error: u32,
 }
 
 fn pair(dwords: &[u32], low: usize) -> u64 {
@@ -142,6 +154,9 @@ impl Registers {
             rptr_address: pair(all, 11),
             wptr_address: pair(all, 13),
             aql: all[53] & 1 != 0,
+            empty: all[17] & PQ_EMPTY != 0,
+            dequeue_request: all[24],
+            error: all[51],
         })
     }
 
@@ -158,7 +173,7 @@ pub(super) fn cu_masks(mqd: &[u32], generation: Generation) -> Option<Vec<u32>> 
 /// An SDMA queue's registers, which begin alike in its MQD and in the dump of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SdmaRegisters {
-    /// SDMA_RLC_RB_CNTL, RB_ENABLE.
+    /// SDMA_RLC_RB_CNTL, RB_ENABLE. It stays set in a slot that a queue left.
     pub(super) enabled: bool,
     pub(super) ring: u64,
     pub(super) ring_bytes: u64,
@@ -178,6 +193,47 @@ impl SdmaRegisters {
             rptr: pair(all, 3),
             wptr: pair(all, 5),
         })
+    }
+}
+
+/// SDMA_RLC_DOORBELL (gfx9, gfx10) or SDMA_QUEUE_DOORBELL, ENABLE.
+const DOORBELL_ENABLE: u32 = 1 << 28;
+
+/// What an SDMA slot has behind those registers. Which registers its dump consists of, and so their positions, differs
+/// between generations; the number of registers identifies the generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SdmaSlot {
+    /// Whether a queue is connected: the driver and firmware clear it when they take the queue off the engine
+    /// (`hqd_sdma_destroy`), and RB_ENABLE is set again then.
+    pub(super) doorbell_enabled: bool,
+    /// Dwords, in the doorbell BAR; 0 where the slot does not keep it.
+    pub(super) doorbell: u32,
+    /// Position of SDMA_RLC_DOORBELL_OFFSET, which is the same in the MQD.
+    doorbell_at: usize,
+}
+
+impl SdmaSlot {
+    /// `None`: no generation's dump has this number of registers.
+    pub(super) fn of(registers: &[u32]) -> Option<Self> {
+        let (enable_at, doorbell_at) = match registers.len() {
+            // amdgpu_amdkfd_gfx_v9.c, _arcturus.c and _gfx_v10.c; _gc_9_4_3.c and _gfx_v10_3.c.
+            42 | 44 => (18, 22),
+            // amdgpu_amdkfd_gfx_v11.c.
+            43 => (17, 19),
+            // amdgpu_amdkfd_gfx_v12.c; _gfx_v12_1.c.
+            49 | 50 => (15, 17),
+            _ => return None,
+        };
+        Some(SdmaSlot {
+            doorbell_enabled: registers[enable_at] & DOORBELL_ENABLE != 0,
+            doorbell: doorbell(registers[doorbell_at]),
+            doorbell_at,
+        })
+    }
+
+    /// Whether the doorbell of an SDMA queue's MQD is the slot's.
+    pub(super) fn has_doorbell_of(&self, mqd: &[u32]) -> bool {
+        self.doorbell != 0 && mqd.get(self.doorbell_at).is_some_and(|at| doorbell(*at) == self.doorbell)
     }
 }
 

@@ -1,7 +1,8 @@
 //! debugfs `kfd/mqds` (kfd_process_manager.c and kfd_process_queue_manager.c, pqm_debugfs_mqds): all queues of all
 //! processes, the newest first, without their ids.
 
-use super::rows::{Strange, after, hex, number, row};
+use super::layout::{COMPUTE_MQD, SDMA_V9};
+use super::rows::{Strange, after, cut_line, hex, number, row};
 
 /// Dwords of one MQD at most (v12.1): a longer one is damaged.
 const LONGEST: usize = 1024;
@@ -46,6 +47,8 @@ pub struct MqdFile {
     pub queues: Vec<MqdQueue>,
     /// Queues of a type that the driver itself does not know (`Bad user queue type`, `Weird`).
     pub unknown_queues: usize,
+    /// The copy was cut off within its last queue or line: further queues and processes are missing.
+    pub cut: bool,
     pub strange: Strange,
 }
 
@@ -78,6 +81,7 @@ fn unknown_queue(line: &str) -> Option<bool> {
 impl MqdFile {
     #[must_use]
     pub fn parse(text: &str) -> Self {
+        let cut = cut_line(text);
         let mut file = MqdFile::default();
         let mut pid = None;
         // Rows belong to the last queue, unless its type is unknown.
@@ -104,14 +108,34 @@ impl MqdFile {
                 if of_user {
                     file.has_user_queue(None);
                 }
+            } else if cut == Some(number) {
+                file.cut = true;
             } else if !line.trim().is_empty() {
                 file.strange.add(number, line);
             }
+        }
+        // Rows of an unknown queue are not kept: then nothing shows a cut.
+        if open && file.last_is_cut() {
+            file.cut = true;
+            file.queues.last_mut().expect("a queue is open").damaged = true;
         }
         for queue in &mut file.queues {
             queue.finish();
         }
         file
+    }
+
+    /// Whether the last queue has fewer dumps, or a shorter last one, than the driver prints.
+    fn last_is_cut(&self) -> bool {
+        let Some((last, others)) = self.queues.split_last() else { return false };
+        let alike = || others.iter().filter(|other| (other.gpu_id, other.kind) == (last.gpu_id, last.kind));
+        let whole = alike().filter_map(|other| other.dumps.first()).map(Vec::len).max();
+        let whole = whole.unwrap_or(if last.kind == MqdKind::Sdma { SDMA_V9 } else { COMPUTE_MQD });
+        // What the driver prints behind an SDMA queue is not the queue's own.
+        let dumps =
+            if last.kind == MqdKind::Compute { alike().map(|other| other.dumps.len()).max() } else { None };
+        let short = |dump: &Vec<u32>| dump.len() < whole;
+        last.dumps.len() < dumps.unwrap_or(1) || last.dumps.last().is_none_or(short)
     }
 
     fn has_user_queue(&mut self, place: Option<usize>) {

@@ -47,6 +47,11 @@ pub(super) fn row(line: &str) -> Option<Row> {
     (1..=8).contains(&dwords.len()).then_some(Row { at, dwords })
 }
 
+/// Number, from 1 on, of the line within which a text ends.
+pub(super) fn cut_line(text: &str) -> Option<usize> {
+    (!text.is_empty() && !text.ends_with('\n')).then(|| text.lines().count())
+}
+
 /// The rest of a line behind `words`, with other spaces between them allowed at its begin.
 pub(super) fn after<'a>(line: &'a str, words: &str) -> Option<&'a str> {
     line.trim().strip_prefix(words).map(str::trim)

@@ -1,9 +1,12 @@
 use super::hqds::Place;
 use super::mqds::MqdKind;
+use super::progress::Pointers;
 use super::*;
 use std::fmt::Write as _;
 
+mod cut;
 mod existing;
+mod slots;
 
 const GPU: u32 = 0xf7bc;
 
@@ -28,6 +31,7 @@ fn registers(mqd: u64, active: bool, vmid: u32, ring: u64) -> Vec<u32> {
     (all[2], all[3], all[5], all[6]) = (u32::from(active), vmid | vmid << 8, 1, 7);
     (all[8], all[9]) = split(ring >> 8);
     (all[10], all[15], all[17], all[54]) = (16, 0x6000_4022, 0x1401_4511, 32);
+    all[53] = 1;
     all
 }
 
@@ -39,11 +43,21 @@ fn mqd(registers: &[u32]) -> Vec<u32> {
     mqd
 }
 
+/// The MQD of an SDMA queue.
 fn sdma(ring: u64) -> Vec<u32> {
     let mut all = vec![0; 128];
     all[0] = 1 | 18 << 1;
     (all[1], all[2]) = split(ring >> 8);
     (all[3], all[5], all[126], all[127]) = (64, 128, 1, 3);
+    all
+}
+
+/// The 44 registers of an SDMA slot of gfx9.4.3 with a queue on it.
+fn sdma_slot(ring: u64) -> Vec<u32> {
+    let mut all = sdma(ring);
+    all.truncate(44);
+    // SDMA_RLC_DOORBELL: ENABLE and CAPTURED.
+    (all[17], all[18]) = (9, 0x5000_0000);
     all
 }
 
@@ -82,7 +96,8 @@ fn hqds() -> String {
         slot(&mut text, &format!("Inst {xcc},  CP Pipe 0, Queue 2"), &first);
         slot(&mut text, &format!("Inst {xcc},  CP Pipe 0, Queue 3"), &registers(0, false, 0, 0));
     }
-    slot(&mut text, " SDMA Engine 1, RLC 3", &sdma(SDMA_RING)[..44]);
+    slot(&mut text, " SDMA Engine 0, RLC 3", &sdma_slot(0));
+    slot(&mut text, " SDMA Engine 1, RLC 3", &sdma_slot(SDMA_RING));
     text + "Node 3, gpu_id f05b:\n Device is stopped\n"
 }
 
@@ -96,16 +111,18 @@ fn queues_have_the_slots_that_name_their_mqds() {
     let report = of(Some(&mqds()), Some(&hqds()));
     let states: Vec<_> = report.queues.iter().map(|queue| (queue.pid, queue.kind, queue.state)).collect();
     let (pid, compute, sdma) = (Some(4242), Some(MqdKind::Compute), Some(MqdKind::Sdma));
-    let on = |on| State::Active { on, of: on };
+    let on = |on| State::Active { on, of: on, unread: 0 };
     assert_eq!(
         states,
         [(pid, compute, on(2)), (pid, compute, State::NotMapped), (pid, sdma, on(1)), (None, None, on(1))]
     );
     let first = &report.queues[0];
-    let at = |inst| Slot { inst, place: Place::Cp { pipe: 0, queue: 2 }, active: true };
+    let place = Place::Cp { pipe: 0, queue: 2 };
+    let at = |inst| Slot { inst, place, active: true, error: Some(0), dequeue_request: Some(0) };
     assert_eq!(first.slots, [at(0), at(1)]);
     assert_eq!((first.ring, first.ring_bytes, first.vmid), (Some(RING), Some(1 << 20), Some(3)));
-    assert_eq!((&first.rptr[..], first.wptr, first.xccs), (&[16, 16][..], Some(32), 2));
+    let pointers = Pointers { rptr: 16, wptr: 32, unread: Some(16) };
+    assert_eq!((&first.pointers[..], first.unread(), first.xccs), (&[pointers; 2][..], Some(vec![1, 1]), 2));
     assert_eq!((first.pipe_priority, first.queue_priority), (Some(1), Some(7)));
     assert_eq!(first.cu_masks, [[0xff, 0, 0, 0]; 2]);
     assert_eq!(report.queues[1].vmid, None, "it is on no hardware");
@@ -121,19 +138,20 @@ fn queues_have_the_slots_that_name_their_mqds() {
     );
     let third = &report.queues[2];
     assert_eq!((third.ring, third.ring_bytes, third.engine), (Some(SDMA_RING), Some(1 << 20), Some((1, 3))));
-    assert_eq!((&third.rptr[..], third.wptr), (&[64][..], Some(128)));
+    assert_eq!(third.pointers, [Pointers { rptr: 64, wptr: 128, unread: Some(64) }]);
     let gpu = Gpu {
         gpu_id: GPU,
         compute_queues: 2,
         sdma_queues: 1,
         xccs: Some(2),
         slots_each: Some(2),
-        active_hqds: 2,
-        active_sdma: 1,
-        stopped: false,
+        active_hqds: Some(2),
+        active_sdma: Some(1),
+        ..Gpu::default()
     };
-    let stopped = Gpu { gpu_id: 0xf05b, stopped: true, ..Gpu::default() };
-    assert_eq!(report.gpus, [stopped, gpu]);
+    let missing = Gpu { compute_missing: true, sdma_missing: true, ..Gpu::default() };
+    let stopped = Gpu { gpu_id: 0xf05b, stopped: true, ..missing };
+    assert_eq!(report.gpus, [gpu, stopped], "in the order of the dump, which is the topology's");
     assert_eq!(report.idle_processes, [4243]);
 }
 
@@ -142,14 +160,16 @@ fn without_the_slots_a_state_is_what_was_saved() {
     let report = of(Some(&mqds()), None);
     assert!(report.queues.iter().all(|queue| matches!(queue.state, State::Saved { .. })), "{report:?}");
     assert_eq!(report.queues.len(), 3, "no row of memory behind an SDMA queue");
-    assert_eq!((report.gpus[0].xccs, report.gpus[0].slots_each), (None, None), "unknown, and not 0");
+    let gpu = &report.gpus[0];
+    assert_eq!((gpu.xccs, gpu.slots_each, gpu.active_hqds), (None, None, None), "unknown, and not 0");
+    assert!(report.queues.iter().all(|queue| queue.unread().is_none()), "what was saved is old");
 }
 
 #[test]
 fn slots_without_mqds_are_queues_of_nobody() {
     let report = of(None, Some(&hqds()));
     let of_nobody: Vec<_> = report.queues.iter().map(|queue| (queue.pid, queue.ring, queue.xccs)).collect();
-    assert_eq!(of_nobody, [(None, Some(0xfc_c000), 1), (None, Some(RING), 2)]);
+    assert_eq!(of_nobody, [(None, Some(0xfc_c000), 1), (None, Some(RING), 2), (None, Some(SDMA_RING), 1)]);
 }
 
 #[test]
@@ -158,7 +178,7 @@ fn a_slot_that_was_left_is_not_active() {
     let report = of(Some(&mqds()), Some(&text));
     assert_eq!(report.queues[0].state, State::Stale);
     let one = hqds().replacen("00000001 00000303", "00000000 00000303", 1);
-    assert_eq!(of(Some(&mqds()), Some(&one)).queues[0].state, State::Active { on: 1, of: 2 });
+    assert_eq!(of(Some(&mqds()), Some(&one)).queues[0].state, State::Active { on: 1, of: 2, unread: 0 });
 }
 
 /// Older drivers print one MQD of a queue, whatever the number of its XCCs.
@@ -167,8 +187,12 @@ fn further_xccs_are_found_by_the_ring_where_one_mqd_is_printed() {
     let mut text = "Process 4242 PASID 0x8001:\n  Compute queue on device f7bc\n".to_owned();
     rows(&mut text, &mqd(&registers(BASE, true, 3, RING)), 0, 32);
     let report = of(Some(&text), Some(&hqds()));
-    assert_eq!((report.queues[0].slots.len(), report.queues[0].state), (2, State::Active { on: 2, of: 2 }));
-    assert_eq!(report.queues.len(), 2, "and the kernel's: {report:?}");
+    assert_eq!(
+        (report.queues[0].slots.len(), report.queues[0].state),
+        (2, State::Active { on: 2, of: 2, unread: 0 })
+    );
+    let others: Vec<_> = report.queues[1..].iter().map(|queue| (queue.pid, queue.kind)).collect();
+    assert_eq!(others, [(None, None), (None, Some(MqdKind::Sdma))], "the kernel's, and one without an MQD");
 }
 
 #[test]
@@ -180,7 +204,7 @@ fn what_is_damaged_or_strange_is_shown_as_such() {
     let report = of(Some(&lines.join("\n")), None);
     assert_eq!(report.queues[0].state, State::Damaged);
     assert_eq!((report.queues[0].ring, report.unknown_queues), (None, 1));
-    let strange = report.mqds.unwrap();
+    let strange = report.mqds.unwrap().strange;
     assert_eq!((strange.lines, strange.first.values().next().map(String::as_str)), (1, Some("garbage")));
     let cut = of(Some("Process 1 PASID 1:\n  Compute queue on device f7bc\n    00000000: 00000001\n"), None);
     assert_eq!(cut.queues[0].state, State::Damaged);
@@ -238,14 +262,14 @@ fn the_table_has_one_row_a_queue_and_the_totals_above() {
     text::text(&mut out, &of(Some(&mqds()), Some(&hqds())), &Plain).unwrap();
     let shown = String::from_utf8(out).unwrap();
     let expected = "\
-gpu f05b: the driver has stopped it
 gpu f7bc: 2 compute queues = 2 active HQDs on 2 XCCs, 2 slots each; 1 SDMA queue, 1 active
+gpu f05b: the driver has stopped it
 
-GPU   PID  NAME           TYPE          RING               SIZE  XCCS  SLOT                  VMID  STATE       RPTR  WPTR
-0    4242  gemm\\u{1b}[2J  compute       0x7f41b5200000  1.0 MiB     2  pipe 0 queue 2           3  active        16  32
-0    4242  gemm\\u{1b}[2J  compute       0x7f0000000000  1.0 MiB     2  -                        -  in no slot    16  32
-0    4242  gemm\\u{1b}[2J  sdma          0x7f41b0000000  1.0 MiB     1  engine 1 RLC 3           -  active        64  128
-0       -  -              kernel (HIQ)  0xfcc000        1.0 MiB     1  MEC 2 pipe 0 queue 0     0  active        16  32
+GPU   PID  NAME           TYPE          RING               SIZE  XCCS  SLOT                  VMID  STATE       RPTR  WPTR    UNREAD
+0    4242  gemm\\u{1b}[2J  compute       0x7f41b5200000  1.0 MiB     2  pipe 0 queue 2           3  active        16    32  1 packet
+0    4242  gemm\\u{1b}[2J  compute       0x7f0000000000  1.0 MiB     2  -                        -  in no slot    16    32         ?
+0    4242  gemm\\u{1b}[2J  sdma          0x7f41b0000000  1.0 MiB     1  engine 1 RLC 3           -  active        64   128  64 bytes
+0       -  -              kernel (HIQ)  0xfcc000        1.0 MiB     1  MEC 2 pipe 0 queue 0     0  active        16    32  1 packet
 Processes without a queue: 4243.
 ";
     assert_eq!(shown, expected);

@@ -2,8 +2,8 @@
 
 use super::Names;
 use super::hqds::Place;
-use super::join::{Gpu, HwReport, QueueRow, Slot, State};
 use super::mqds::MqdKind;
+use super::report::{Fault, Gpu, HwReport, QueueRow, Slot, State};
 use super::rows::Strange;
 use crate::text::escape;
 use crate::text::table;
@@ -11,9 +11,14 @@ use bytesize::ByteSize;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-const HEADER: [&str; 12] =
-    ["GPU", "PID", "NAME", "TYPE", "RING", "SIZE", "XCCS", "SLOT", "VMID", "STATE", "RPTR", "WPTR"];
-const RIGHT: [usize; 5] = [1, 5, 6, 8, 10];
+const HEADER: [&str; 14] = [
+    "GPU", "PID", "NAME", "TYPE", "RING", "SIZE", "XCCS", "SLOT", "VMID", "STATE", "RPTR", "WPTR", "UNREAD",
+    "MOVED",
+];
+const RIGHT: [usize; 7] = [1, 5, 6, 8, 10, 11, 12];
+
+/// Faults that are shown; the JSON has all.
+const FAULTS: usize = 16;
 
 /// # Errors
 /// Those of `out`.
@@ -23,12 +28,15 @@ pub fn text(out: &mut impl Write, report: &HwReport, names: &impl Names) -> io::
     }
     if !report.queues.is_empty() {
         writeln!(out)?;
-        let rows = report.queues.iter().map(|queue| cells(queue, names)).collect();
-        writeln!(out, "{}", table::plain(&HEADER, rows, &RIGHT))?;
+        // MOVED is of two samples.
+        let columns = HEADER.len() - usize::from(report.interval.is_none());
+        let row = |queue| cells(queue, names).into_iter().take(columns).collect();
+        let rows = report.queues.iter().map(row).collect();
+        writeln!(out, "{}", table::plain(&HEADER[..columns], rows, &RIGHT))?;
     } else if report.gpus.is_empty() {
         writeln!(out, "no queues")?;
     }
-    for line in notes(report) {
+    for line in faults(report, names).into_iter().chain(notes(report)) {
         writeln!(out, "{line}")?;
     }
     Ok(())
@@ -42,24 +50,25 @@ fn totals(gpu: &Gpu, name: &str) -> String {
     if gpu.stopped {
         return format!("{name}: the driver has stopped it");
     }
+    let at_least = |missing: bool| if missing { "at least " } else { "" };
     let mut line = format!("{name}: {}", plural(gpu.compute_queues, "compute queue"));
-    if let (Some(xccs), Some(slots)) = (gpu.xccs, gpu.slots_each) {
+    if let (Some(active), Some(xccs), Some(slots)) = (gpu.active_hqds, gpu.xccs, gpu.slots_each) {
         line += &format!(
-            " = {} on {}, {slots} slots each",
-            plural(gpu.active_hqds, "active HQD"),
+            " = {}{} on {}, {slots} slots each",
+            at_least(gpu.compute_missing),
+            plural(active, "active HQD"),
             plural(xccs, "XCC")
         );
     }
     line += &format!("; {}", plural(gpu.sdma_queues, "SDMA queue"));
-    if gpu.xccs.is_some() {
-        line += &format!(", {} active", gpu.active_sdma);
+    if let Some(active) = gpu.active_sdma {
+        line += &format!(", {}{active} active", at_least(gpu.sdma_missing));
     }
     line
 }
 
 fn cells(queue: &QueueRow, names: &impl Names) -> Vec<String> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let rptr: BTreeSet<u64> = queue.rptr.iter().copied().collect();
     let kind = match queue.kind {
         Some(MqdKind::Compute) => "compute",
         Some(MqdKind::Sdma) => "sdma",
@@ -78,23 +87,45 @@ fn cells(queue: &QueueRow, names: &impl Names) -> Vec<String> {
         or_dash(places(&queue.slots)),
         or_dash(queue.vmid.map(|vmid| vmid.to_string())),
         state(queue.state),
-        // The XCCs of a queue read one ring, each at its own pace.
-        match (rptr.first(), rptr.last()) {
-            (Some(first), Some(last)) if first != last => format!("{first} to {last}"),
-            (Some(one), _) => one.to_string(),
-            (None, _) => "-".to_owned(),
+        or_dash(range(&queue.pointers.iter().map(|pointers| pointers.rptr).collect())),
+        or_dash(queue.wptr().map(|wptr| wptr.to_string())),
+        unread(queue).unwrap_or_else(unknown),
+        match queue.moved {
+            Some(true) => "yes".to_owned(),
+            Some(false) => "no".to_owned(),
+            None => unknown(),
         },
-        or_dash(queue.wptr.map(|wptr| wptr.to_string())),
     ]
+}
+
+fn unknown() -> String {
+    "?".to_owned()
+}
+
+/// `32 packets`, `0 to 32 packets`; `None`: not known.
+fn unread(queue: &QueueRow) -> Option<String> {
+    let (each, unit) = (range(&queue.unread()?.into_iter().collect())?, queue.unit?.name());
+    Some(if each == "1" { format!("1 {}", unit.trim_end_matches('s')) } else { format!("{each} {unit}") })
+}
+
+/// The XCCs of a queue read one ring, each at its own pace.
+fn range(all: &BTreeSet<u64>) -> Option<String> {
+    match (all.first()?, all.last()?) {
+        (first, last) if first == last => Some(first.to_string()),
+        (first, last) => Some(format!("{first} to {last}")),
+    }
+}
+
+fn place(place: Place) -> String {
+    match place {
+        Place::Cp { pipe, queue } => format!("pipe {pipe} queue {queue}"),
+        Place::Hiq { mec, pipe, queue } => format!("MEC {mec} pipe {pipe} queue {queue}"),
+        Place::Sdma { engine, rlc } => format!("engine {engine} RLC {rlc}"),
+    }
 }
 
 /// `pipe 0 queue 2`, of several XCCs the same once.
 fn places(slots: &[Slot]) -> Option<String> {
-    let place = |place: Place| match place {
-        Place::Cp { pipe, queue } => format!("pipe {pipe} queue {queue}"),
-        Place::Hiq { mec, pipe, queue } => format!("MEC {mec} pipe {pipe} queue {queue}"),
-        Place::Sdma { engine, rlc } => format!("engine {engine} RLC {rlc}"),
-    };
     let first = slots.first()?;
     if slots.iter().all(|slot| slot.place == first.place) {
         return Some(place(first.place));
@@ -105,19 +136,58 @@ fn places(slots: &[Slot]) -> Option<String> {
 
 fn state(state: State) -> String {
     match state {
-        State::Active { on, of } if on == of => "active".to_owned(),
-        State::Active { on, of } => format!("active on {on} of {of} XCCs"),
+        State::Active { on, of, .. } if on == of => "active".to_owned(),
+        State::Active { on, of, unread: 0 } => format!("active on {on} of {of} XCCs"),
+        State::Active { on, of, unread } => format!("active on {on} of {of} XCCs, {unread} not read"),
         State::Stale => "left in its slot".to_owned(),
         State::NotMapped => "in no slot".to_owned(),
+        State::Unknown => unknown(),
         State::Saved { active: true } => "active when saved".to_owned(),
         State::Saved { active: false } => "inactive when saved".to_owned(),
         State::Damaged => "damaged".to_owned(),
     }
 }
 
-/// What else is to be said.
+/// One line per slot with an error or a dequeue request.
+fn faults(report: &HwReport, names: &impl Names) -> Vec<String> {
+    let line = |fault: &Fault| {
+        let (slot, ring) = (&fault.slot, fault.ring);
+        let whose = fault.pid.map_or_else(|| "in no MQD".to_owned(), |pid| format!("of PID {pid}"));
+        let registers = [
+            slot.error.filter(|error| *error != 0).map(|error| format!("CP_HQD_ERROR {error:#x}")),
+            slot.dequeue_request.filter(|request| *request != 0).map(|request| match request {
+                0..=9 => format!("CP_HQD_DEQUEUE_REQUEST {request}"),
+                _ => format!("CP_HQD_DEQUEUE_REQUEST {request:#x}"),
+            }),
+        ];
+        format!(
+            "{}, XCC {} {}, ring {ring:#x} {whose}{}: {}",
+            names.gpu_in_full(fault.gpu_id),
+            slot.inst,
+            place(slot.place),
+            if slot.active { "" } else { ", not active" },
+            registers.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        )
+    };
+    let mut lines: Vec<String> = report.faults.iter().take(FAULTS).map(line).collect();
+    if report.faults.len() > FAULTS {
+        lines.push(format!(
+            "and {} more slots with an error or a dequeue request (--json)",
+            report.faults.len() - FAULTS
+        ));
+    }
+    lines
+}
+
+/// What a reader has to know of the figures.
 fn notes(report: &HwReport) -> Vec<String> {
     let mut notes = Vec::new();
+    if let Some(interval) = report.interval {
+        notes.push(format!(
+            "MOVED: between two readings {:.1} s apart; the rest is of the second one.",
+            interval.as_secs_f64()
+        ));
+    }
     if report.hqds.is_none() && !report.queues.is_empty() {
         notes.push("The hardware's slots were not read (--hqds): a state is that of the last save, which may be long ago.".to_owned());
     }
@@ -134,16 +204,18 @@ fn notes(report: &HwReport) -> Vec<String> {
             report.unknown_queues
         ));
     }
-    for (file, strange) in [("mqds", &report.mqds), ("hqds", &report.hqds)] {
-        if let Some(Strange { lines, first }) = strange.as_ref().filter(|strange| strange.lines > 0) {
+    for (file, source) in [("mqds", &report.mqds), ("hqds", &report.hqds)] {
+        let Some(source) = source else { continue };
+        notes.extend(source.missing.iter().map(|reason| format!("{reason}.")));
+        if let Strange { lines: lines @ 1.., first } = &source.strange {
             let shown: Vec<String> = first
                 .iter()
                 .map(|(number, line)| format!("line {number}: {}", escape::terminal(line)))
                 .collect();
-            notes.push(format!(
-                "{lines} lines of {file} are not understood, and left out: {}",
-                shown.join("; ")
-            ));
+            let count = if *lines == 1 { "1 line".to_owned() } else { format!("{lines} lines") };
+            let verb = if *lines == 1 { "is" } else { "are" };
+            notes
+                .push(format!("{count} of {file} {verb} not understood, and left out: {}", shown.join("; ")));
         }
     }
     notes

@@ -80,8 +80,17 @@ pub fn of_who_waits(line: &str) -> String {
     line.replace(LOAD_OR_WAIT, "load it (modprobe amdgpu)")
 }
 
+/// The same where no driver would find a GPU.
+const NO_GPU: &str = "this machine has no AMD GPU on its PCI bus; a recording of another machine can be read here (replay, top --recording, timeline)";
+
 fn driver(seen: &Preflight) -> Option<Finding> {
     match seen.driver {
+        DriverForm::Absent if seen.amd_gpu == Some(false) => finding(
+            FindingSeverity::NothingToTrace,
+            "the amdgpu driver is not loaded",
+            "there is nothing to trace",
+            NO_GPU,
+        ),
         DriverForm::Absent => finding(
             FindingSeverity::NothingToTrace,
             "the amdgpu driver is not loaded",
@@ -260,7 +269,7 @@ fn perf_events(seen: &Preflight) -> Option<Finding> {
 
 fn memlock(seen: &Preflight) -> Option<Finding> {
     let may = seen.capabilities.is_none_or(|capabilities| capabilities.has(Capability::SysResource));
-    if may || seen.memory_limited == Some(false) {
+    if may || seen.memory_limited == Some(false) || seen.release.as_deref().is_some_and(charges_cgroups) {
         return None;
     }
     finding(
@@ -269,6 +278,14 @@ fn memlock(seen: &Preflight) -> Option<Finding> {
         "a kernel before 5.11 charges maps to it and may refuse them",
         "raise RLIMIT_MEMLOCK (LimitMEMLOCK=infinity)",
     )
+}
+
+/// Whether a kernel of this release charges maps to the memory cgroup in place of RLIMIT_MEMLOCK, as from 5.11 on. False also
+/// where the release is not one.
+fn charges_cgroups(release: &str) -> bool {
+    let mut numbers = release.split(['.', '-']).map(|number| number.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= (5, 11)
 }
 
 fn other_processes(seen: &Preflight) -> Option<Finding> {

@@ -54,6 +54,21 @@ impl Loading {
     }
 }
 
+/// Whether an AMD GPU is on the PCI bus, with a driver or without one: vendor 0x1002, and a display controller or a
+/// processing accelerator (include/linux/pci_ids.h, PCI_BASE_CLASS_DISPLAY and PCI_CLASS_ACCELERATOR_PROCESSING). `None`:
+/// there is no such bus, or it cannot be read.
+pub(super) fn amd_gpu(sysfs: &Path) -> Option<bool> {
+    let devices = fs::read_dir(sysfs.join("bus/pci/devices")).ok()?;
+    let is_gpu = |device: &Path| {
+        let has = |name, values: &[&str]| {
+            let text = fs::read_to_string(device.join(name)).unwrap_or_default();
+            values.iter().any(|value| text.starts_with(value))
+        };
+        has("vendor", &["0x1002"]) && has("class", &["0x03", "0x1200"])
+    };
+    Some(devices.filter_map(Result::ok).any(|device| is_gpu(&device.path())))
+}
+
 /// `live`, `coming` or `going` (`show_initstate`, kernel/module/sysfs.c).
 fn is_in_state(sysfs: &Path, wanted: &str) -> bool {
     let state = fs::read_to_string(folder(sysfs).join("initstate"));
@@ -126,6 +141,24 @@ mod tests {
         assert!(Loading::can_be_traced(sysfs));
         fs::remove_dir(sysfs.join("class/kfd")).unwrap();
         assert!(!Loading::can_be_traced(sysfs));
+    }
+
+    #[test]
+    fn an_amd_gpu_is_known_by_vendor_and_class() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(amd_gpu(root.path()), None, "there is no PCI bus");
+        let mut number = 0;
+        let mut add = |vendor: &str, class: &str| {
+            number += 1;
+            let device = root.path().join(format!("bus/pci/devices/0000:00:{number:02x}.0"));
+            fs::create_dir_all(&device).unwrap();
+            fs::write(device.join("vendor"), format!("{vendor}\n")).unwrap();
+            fs::write(device.join("class"), format!("{class}\n")).unwrap();
+            amd_gpu(root.path())
+        };
+        assert_eq!(add("0x8086", "0x030000"), Some(false), "another vendor's GPU");
+        assert_eq!(add("0x1002", "0x040300"), Some(false), "the sound of an HDMI port");
+        assert_eq!(add("0x1002", "0x120000"), Some(true), "as an MI300X");
     }
 
     #[test]

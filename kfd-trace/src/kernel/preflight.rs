@@ -1,7 +1,7 @@
 //! What this process may do and what this kernel offers, read from procfs and sysfs. findings.rs draws the
 //! conclusions.
 
-use super::Roots;
+use super::{Roots, loading};
 use procfs::process::Status;
 use procfs::{FromBufRead as _, MountEntry};
 use std::fmt;
@@ -100,6 +100,8 @@ pub struct Preflight {
     /// 0: no function is traced on this machine.
     pub ftrace_enabled: Option<i64>,
     pub unprivileged_bpf_disabled: Option<i64>,
+    /// An AMD GPU is on the PCI bus, with a driver or without one.
+    pub amd_gpu: Option<bool>,
     pub tracefs_mounted: Option<bool>,
     pub debugfs_mounted: Option<bool>,
     /// procfs hides other users' processes (its option hidepid, Documentation/filesystems/proc.rst).
@@ -138,6 +140,7 @@ impl Preflight {
             perf_event_paranoid: sysctl("perf_event_paranoid"),
             ftrace_enabled: sysctl("ftrace_enabled"),
             unprivileged_bpf_disabled: sysctl("unprivileged_bpf_disabled"),
+            amd_gpu: loading::amd_gpu(sysfs),
             tracefs_mounted: mounted("tracefs"),
             debugfs_mounted: mounted("debugfs"),
             processes_hidden: mounts.as_ref().map(|mounts| mounts.iter().any(hides)),
@@ -299,6 +302,7 @@ mod tests {
             perf_event_paranoid: Some(-1),
             ftrace_enabled: Some(1),
             unprivileged_bpf_disabled: None,
+            amd_gpu: None,
             tracefs_mounted: Some(true),
             debugfs_mounted: Some(false),
             processes_hidden: Some(true),

@@ -196,8 +196,28 @@ impl Body {
             Body::Open { comm, .. } => Some(comm),
             Body::ProcessSeen(seen) => seen.comm.as_deref(),
             Body::UserQueue(call) => Some(&call.comm),
-            // Of an event with an owner its row has the name.
-            _ => None,
+            // An event with an owner: the owner's row has the name. A whole GPU has none.
+            Body::Close
+            | Body::MmRelease
+            | Body::ProcessRelease
+            | Body::QueueCreate(_)
+            | Body::QueueDestroy { .. }
+            | Body::QueueDestroyFailed { .. }
+            | Body::Ioctl(_)
+            | Body::QueueUpdate(_)
+            | Body::MqdWrite { .. }
+            | Body::Evict(_)
+            | Body::Restore(_)
+            | Body::VmFault(_)
+            | Body::GpuResetBegin { .. }
+            | Body::GpuResetEnd { .. }
+            | Body::HwsHang { .. }
+            | Body::EvictFailed(_)
+            | Body::Preempt(_)
+            | Body::Runlist(_)
+            | Body::QueuesSuspended(_)
+            | Body::QueuesResumed(_)
+            | Body::MesQueue(_) => None,
         }
     }
 }

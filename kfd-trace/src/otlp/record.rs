@@ -13,6 +13,7 @@ use crate::output::event::json::own;
 use crate::state::{Change, New, Owner, Passed, Queue, What};
 use crate::text::clock::Clock;
 use jiff::tz::TimeZone;
+use kfd_trace_common::kind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -74,14 +75,17 @@ impl Severity {
     }
 
     fn of(body: &Body) -> Self {
-        match body {
-            Body::VmFault(_)
-            | Body::GpuResetBegin { .. }
-            | Body::GpuResetEnd { .. }
-            | Body::HwsHang { .. } => Severity::Error,
-            Body::Evict(_) | Body::EvictFailed(_) | Body::QueueDestroyFailed { .. } => Severity::Warn,
-            _ if body.errno().is_some() => Severity::Warn,
-            _ => Severity::Info,
+        match body.kind().severity() {
+            kind::Severity::Failure => Severity::Error,
+            kind::Severity::Stopped => Severity::Warn,
+            kind::Severity::Requested
+            | kind::Severity::Detail
+            | kind::Severity::Info
+            | kind::Severity::Created
+            | kind::Severity::Ended => match body.errno() {
+                Some(_) => Severity::Warn,
+                None => Severity::Info,
+            },
         }
     }
 }

@@ -13,7 +13,7 @@ pub const HIDDEN: u8 = 4;
 /// `doctor`: KFD or a GPU holds what no process owns, or a process is evicted and not restored.
 pub const WRONG: u8 = 5;
 
-/// An exit code with one line: what, where, and what to do.
+/// An exit code with one line: what, where, and what to do; without a line where that was printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
     pub code: u8,
@@ -24,6 +24,12 @@ impl Stop {
     #[must_use]
     pub fn failed(line: impl fmt::Display) -> Self {
         Stop { code: FAILED, line: line.to_string() }
+    }
+
+    /// The reason is in what was printed.
+    #[must_use]
+    pub fn reported(code: u8) -> Self {
+        Stop { code, line: String::new() }
     }
 
     #[must_use]

@@ -69,7 +69,25 @@ impl State {
             Body::Preempt(preemption) => self.preempt(event, preemption, change),
             Body::Runlist(list) => self.runlist(event, list, change),
             // DRM user queues are not KFD's.
-            _ => {}
+            Body::UserQueue(_) => {}
+            // Owned, see `apply_owned` and `apply_to_row`.
+            Body::ProcessSeen(_)
+            | Body::Close
+            | Body::MmRelease
+            | Body::ProcessRelease
+            | Body::QueueCreate(_)
+            | Body::QueueDestroy { .. }
+            | Body::QueueDestroyFailed { .. }
+            | Body::Ioctl(_)
+            | Body::QueueUpdate(_)
+            | Body::MqdWrite { .. }
+            | Body::Evict(_)
+            | Body::Restore(_)
+            | Body::EvictFailed(_)
+            | Body::VmFault(_)
+            | Body::QueuesSuspended(_)
+            | Body::QueuesResumed(_)
+            | Body::MesQueue(_) => {}
         }
     }
 

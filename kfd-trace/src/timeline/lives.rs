@@ -162,7 +162,19 @@ impl<W: Write> Timeline<W> {
             Body::GpuResetBegin { .. } | Body::GpuResetEnd { .. } | Body::HwsHang { .. } => {
                 self.gpus.happened(&mut self.packets, replay, event, &about)?;
             }
-            _ => {
+            Body::ProcessSeen(_)
+            | Body::Open { .. }
+            | Body::Close
+            | Body::MmRelease
+            | Body::ProcessRelease
+            | Body::QueueDestroy { .. }
+            | Body::QueueUpdate(_)
+            | Body::MqdWrite { .. }
+            | Body::VmFault(_)
+            | Body::UserQueue(_)
+            | Body::EvictFailed(_)
+            | Body::QueuesSuspended(_)
+            | Body::QueuesResumed(_) => {
                 let track = match self.own_queue(event, change) {
                     Some(track) => track,
                     None => self.owner(replay, change, at_ns)?,
@@ -232,7 +244,29 @@ impl<W: Write> Timeline<W> {
         let id = match &event.body {
             Body::QueueUpdate(update) => update.now.queue_id?,
             Body::MqdWrite { queue_id, .. } => *queue_id,
-            _ => return None,
+            // Queues that begin or end, and what is about all queues of a process or GPU.
+            Body::ProcessSeen(_)
+            | Body::Open { .. }
+            | Body::Close
+            | Body::MmRelease
+            | Body::ProcessRelease
+            | Body::QueueCreate(_)
+            | Body::QueueDestroy { .. }
+            | Body::QueueDestroyFailed { .. }
+            | Body::Ioctl(_)
+            | Body::Evict(_)
+            | Body::Restore(_)
+            | Body::VmFault(_)
+            | Body::GpuResetBegin { .. }
+            | Body::GpuResetEnd { .. }
+            | Body::HwsHang { .. }
+            | Body::UserQueue(_)
+            | Body::EvictFailed(_)
+            | Body::Preempt(_)
+            | Body::Runlist(_)
+            | Body::QueuesSuspended(_)
+            | Body::QueuesResumed(_)
+            | Body::MesQueue(_) => return None,
         };
         let queue = self.processes.get(&change.process?)?.queues.get(&id)?;
         queue.alive.then_some(queue.own)

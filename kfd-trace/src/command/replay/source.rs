@@ -40,7 +40,7 @@ impl Source {
         if path.as_os_str() == "-" {
             return Ok(Source::Stream(Box::new(io::stdin())));
         }
-        let cannot = |error| Stop::usage(format!("{}: {error}", path.display()));
+        let cannot = |error| Stop::failed(format!("{}: {error}", path.display()));
         if fs::metadata(path).is_ok_and(|about| about.is_dir()) {
             return Folder::open(path).map(Source::Folder).map_err(cannot);
         }

@@ -44,7 +44,7 @@ impl Log {
             Ok(about) if about.is_file() => return Ok(Log { path: path.to_owned(), early: None }),
             Ok(_) => {}
             Err(error) => {
-                return Err(Stop::usage(format!(
+                return Err(Stop::failed(format!(
                     "cannot read {named}: {error}; name a log of AMD_LOG_LEVEL"
                 )));
             }
@@ -65,7 +65,7 @@ impl Log {
         let log = Log::find(path)?;
         let opened = File::open(path);
         let early = opened.map_err(|error| {
-            Stop::usage(format!("cannot read {}: {error}; name a log of AMD_LOG_LEVEL", path.display()))
+            Stop::failed(format!("cannot read {}: {error}; name a log of AMD_LOG_LEVEL", path.display()))
         })?;
         Ok(Log { early: Some(early), ..log })
     }

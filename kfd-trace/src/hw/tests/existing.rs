@@ -193,10 +193,14 @@ fn a_queue_that_is_not_known_itself_leaves_the_others_known() {
     let mut cut = compute(0x2000);
     cut.truncate(cut.find("00000200:").unwrap());
     assert_eq!(of(queue(1, COMPUTE), cut), others);
-    let differing = dumped("Compute queue", GPU, &[aql(0x2000), aql(0x9000)]);
-    assert_eq!(of(queue(1, COMPUTE), differing), others, "another ring on another XCC");
-    let two = dumped("Compute queue", GPU, &[aql(0x2000), aql(0x2000)]);
-    assert_eq!(of(queue(1, COMPUTE), two), [(0, 0x1000), (1, 0x2000), (2, 0x3000)]);
+    // On a GPU with two XCCs.
+    let on_two = |first: u64, second: u64| dumped("Compute queue", GPU, &[aql(first), aql(second)]);
+    let rings_on_two = |second: String| {
+        let text = dump(&[on_two(0x3000, 0x3000), second, on_two(0x1000, 0x1000)]);
+        rings(&[queue(0, COMPUTE), queue(1, COMPUTE), queue(2, COMPUTE)], &text)
+    };
+    assert_eq!(rings_on_two(on_two(0x2000, 0x9000)), others, "another ring on another XCC");
+    assert_eq!(rings_on_two(on_two(0x2000, 0x2000)), [(0, 0x1000), (1, 0x2000), (2, 0x3000)]);
     let stopped = SysfsQueue { size: Some(0), ..queue(1, COMPUTE) };
     assert_eq!(of(stopped, compute(0x2000)), others, "UPDATE_QUEUE has taken its ring away");
     let elsewhere = SysfsQueue { gpu_id: Some(OTHER_GPU), ..queue(1, COMPUTE) };

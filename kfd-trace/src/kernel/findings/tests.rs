@@ -11,6 +11,7 @@ fn good() -> Preflight {
         kptr_restrict: Some(1),
         perf_event_paranoid: Some(2),
         unprivileged_bpf_disabled: Some(2),
+        amd_gpu: Some(true),
         tracefs_mounted: Some(true),
         debugfs_mounted: Some(true),
         processes_hidden: Some(false),
@@ -48,6 +49,12 @@ fn each_lack_has_its_line() {
     assert_eq!(severity, FindingSeverity::NothingToTrace);
     assert!(line.starts_with("the amdgpu driver is not loaded: there is nothing to trace; load it"));
     assert!(line.contains("kfd-trace daemon") && !of_who_waits(&line).contains("kfd-trace"), "{line}");
+
+    let without_gpu = Preflight { amd_gpu: Some(false), ..module_less.clone() };
+    let line = only(&without_gpu).1;
+    assert!(line.contains("no AMD GPU") && !line.contains("modprobe"), "{line}");
+    let unknown = Preflight { amd_gpu: None, ..module_less };
+    assert!(only(&unknown).1.contains("modprobe amdgpu"), "a GPU may be there");
 
     assert_eq!(only(&Preflight { kfd: false, ..good() }).0, FindingSeverity::NothingToTrace);
     let (severity, line) = only(&Preflight { pid_namespace: Some(4_026_532_000), ..good() });
@@ -88,7 +95,14 @@ fn what_only_some_machines_need_is_reported_there_alone() {
     let without = |capability: Capability| Some(Capabilities(!(1 << capability as u8)));
     let limited =
         Preflight { capabilities: without(Capability::SysResource), memory_limited: Some(true), ..good() };
-    assert!(only(&limited).1.starts_with("no CAP_SYS_RESOURCE"));
+    let release = |release: &str| Preflight { release: Some(release.to_owned()), ..limited.clone() };
+    for old in ["5.10.0-32-amd64", "4.18.0-553.el8", "unknown"] {
+        assert!(only(&release(old)).1.starts_with("no CAP_SYS_RESOURCE"), "{old}");
+    }
+    for newer in ["5.11.0", "5.11-rc1", "5.14.0-503.el9", "6.18.1"] {
+        assert_eq!(findings(&release(newer)), [], "{newer}");
+    }
+    let limited = release("5.10.0");
     assert_eq!(findings(&Preflight { memory_limited: Some(false), ..limited }), []);
     let hidden =
         Preflight { capabilities: without(Capability::SysPtrace), processes_hidden: Some(true), ..good() };

@@ -4,6 +4,7 @@ use crate::model::incident::Trigger;
 use crate::otlp::proto::{LogRecord, ScopeLogs, Value};
 use crate::state::samples::{create, event, seen, state};
 use crate::state::{History, Passed};
+use kfd_trace_common::kind::Kind;
 use prost::Message as _;
 
 const WALL: i64 = 1_790_000_000_000_000_000;
@@ -202,6 +203,27 @@ fn a_failed_destroy_says_from_when_the_queue_that_lives_on_is_known() {
     let items: Vec<Item> = history.take_new().into_iter().map(Item::New).collect();
     let records = made(&mut Encoder::default(), &items);
     let failed = records.last().expect("records");
-    assert_eq!((failed.event_name.as_str(), failed.severity_number), ("kfd.queue_destroy_failed", 13));
+    assert_eq!((failed.event_name.as_str(), failed.severity_number), ("kfd.queue_destroy_failed", 17));
     assert_eq!((number(failed, "kfd.queue_id"), number(failed, "kfd.known_ns")), (Some(3), Some(9)));
+}
+
+/// docs/otlp.md lists them.
+#[test]
+fn a_records_severity_is_that_of_its_kind() {
+    let gpu_id = Some(58270);
+    let destroyed = |errno| Body::QueueDestroyFailed { queue_id: 3, gpu_id, errno };
+    let open = |errno| Body::Open { errno, comm: "python3".to_owned() };
+    for (body, expected) in [
+        (Body::GpuResetBegin { gpu_id }, Severity::Error),
+        (Body::GpuResetEnd { gpu_id }, Severity::Info),
+        (Body::HwsHang { gpu_id }, Severity::Error),
+        (destroyed(5), Severity::Error),
+        (Body::QueueDestroy { queue_id: 3, gpu_id, last: None }, Severity::Info),
+        (open(0), Severity::Info),
+        (open(12), Severity::Warn),
+    ] {
+        assert_eq!(Severity::of(&body), expected, "{body:?}");
+    }
+    let stopped = Kind::ALL.iter().filter(|kind| kind.severity() == kind::Severity::Stopped);
+    assert_eq!(stopped.collect::<Vec<_>>(), [&Kind::Evict, &Kind::QueuesSuspended]);
 }

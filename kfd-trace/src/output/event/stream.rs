@@ -68,7 +68,7 @@ fn style(body: &Body) -> Style {
         _ if body.errno().is_some() => AnsiColor::Red,
         Severity::Failure => AnsiColor::Red,
         Severity::Created => AnsiColor::Green,
-        Severity::Ended => AnsiColor::Yellow,
+        Severity::Ended | Severity::Stopped => AnsiColor::Yellow,
         Severity::Info => AnsiColor::Cyan,
         Severity::Requested | Severity::Detail => return Style::new().dimmed(),
     };

@@ -19,6 +19,17 @@ pub(super) fn text(text: &str) -> String {
     safe
 }
 
+/// Characters of a sentence of the tracer itself, which may name a path or a version: none of its own is as long.
+const SENTENCE: usize = 1024;
+
+/// Makes a sentence of the tracer itself safe, without cutting what it recommends.
+pub(super) fn sentence(text: &str) -> String {
+    let cut = text.char_indices().nth(SENTENCE).map_or(text.len(), |(at, _)| at);
+    let end = if cut < text.len() { "…" } else { "" };
+    escape::terminal(&text[..cut]) + end
+}
+
+/// A list of names.
 pub(super) fn shortened(text: String) -> String {
     match text.char_indices().nth(4 * CHARACTERS) {
         Some((cut, _)) => format!("{}…", &text[..cut]),

@@ -1,6 +1,6 @@
 //! The first section of every page.
 
-use super::cells::{seconds, text};
+use super::cells::{seconds, sentence};
 use super::sections::Section;
 use super::view::PageView;
 use crate::output::api::ApiView;
@@ -40,7 +40,7 @@ pub(super) fn top(view: &PageView<'_>, links: Vec<(&'static str, &'static str)>)
     let ts = view.tracing.ts.clone().unwrap_or_default();
     Top {
         headline: view.now.map(|now| live(now, view.seen().queues)).unwrap_or_default(),
-        reason: view.tracing.why_not.map(text),
+        reason: view.tracing.why_not.map(sentence),
         at: seconds(&ts),
         ts,
         passes: true,

@@ -1,11 +1,10 @@
 //! What cannot be seen, and what was lost.
 
-use super::cells::{shortened, text};
+use super::cells::{sentence, shortened};
 use super::view::{Part, ROWS};
 use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::output::api::Tracing;
 use crate::output::status;
-use crate::text::escape;
 use askama::Template;
 
 #[derive(Template)]
@@ -35,15 +34,11 @@ impl Unseen {
             name: probe.id.name(),
             functions: shortened(probe.symbols.join(", ")),
             verdict: probe.verdict.word(),
-            reason: probe
-                .verdict
-                .reason()
-                .map(|reason| shortened(escape::terminal(&reason)))
-                .unwrap_or_default(),
+            reason: probe.verdict.reason().map(|reason| sentence(&reason)).unwrap_or_default(),
             feeds: probe.feeds,
         };
         let on = |probe: &&ProbeStatus| matches!(probe.verdict, Verdict::Attached);
-        let errors = tracing.topology.errors.iter().map(|error| text(&error.to_string()));
+        let errors = tracing.topology.errors.iter().map(|error| sentence(&error.to_string()));
         Unseen {
             queues_by_ioctl: tracing.queues_by_ioctl,
             meaning: status::meaning(probes),

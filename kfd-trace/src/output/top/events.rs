@@ -17,7 +17,7 @@ fn tone(event: &Recent) -> Tone {
     match event.severity() {
         Severity::Failure => Tone::Bad,
         Severity::Created => Tone::Good,
-        Severity::Ended => Tone::Warn,
+        Severity::Ended | Severity::Stopped => Tone::Warn,
         Severity::Info => Tone::Info,
         Severity::Requested | Severity::Detail => Tone::Quiet,
     }

@@ -22,6 +22,14 @@ COMPUTE SDMA XGMI  queues that take a hardware slot / slots
 PACKETS, RATE      AQL packets retired per second by live queues; of SDMA
                    queues bytes of commands
 BACKLOG            packets submitted and not retired
+STATE              of a GPU: resetting, hung, or how many queues are evicted;
+                   of a process: busy, idle, stalled (packets wait and none
+                   is retired), suspended (by a debugger), evicted (off the
+                   GPU, memory is needed), exiting, no queue; since when
+EVICTIONS          how often queues were taken off the GPU since the begin
+AGE                since the queue's creation; <5m: of its process, since the
+                   queue existed before
+PRIO               the queue's priority: 0 to 6 low, 7 to 10 normal, else high
 ≥                  not all queues are measured
 -                  not known";
 

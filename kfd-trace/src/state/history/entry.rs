@@ -216,7 +216,20 @@ impl What {
     pub fn hit(&self) -> &[u32] {
         match self {
             What::ResetBegin(hit) | What::ResetEnd { hit, .. } | What::Hang(hit) => &hit.pids,
-            _ => &[],
+            What::ProcessSeen { .. }
+            | What::ProcessRelease
+            | What::QueueCreate(_)
+            | What::QueueDestroy(_)
+            | What::QueueDestroyFailed { .. }
+            | What::Evict(_)
+            | What::Restore { .. }
+            | What::EvictFailed(_)
+            | What::VmFault(_)
+            | What::UserQueue(_)
+            | What::QueuesSuspended(_)
+            | What::QueuesResumed(_)
+            | What::Driver { .. }
+            | What::Gap(_) => &[],
         }
     }
 

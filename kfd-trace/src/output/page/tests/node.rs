@@ -134,10 +134,16 @@ fn hostile_names_are_text() {
 #[test]
 fn while_nothing_is_traced_the_page_shows_why_and_the_past() {
     let mut world = World::with_queues(1, 1, 1);
-    world.why_not = Some("no <driver>".into());
+    // A sentence of the tracer itself, with what to do at its end.
+    let whole = format!(
+        "the amdgpu driver is not loaded: {}; load it (modprobe amdgpu)",
+        "there is no <driver> ".repeat(9)
+    );
+    world.why_not = Some(whole);
     world.probes = vec![];
     let html = world.html();
-    assert!(html.contains("Nothing is traced now: no &#60;driver&#62;"), "{html}");
+    assert!(html.contains("Nothing is traced now: the amdgpu driver is not loaded"), "{html}");
+    assert!(html.contains("no &#60;driver&#62;") && html.contains("; load it (modprobe amdgpu)"), "{html}");
     assert!(!html.contains("No process") && html.contains("\"metrics\"") && html.contains("queue_create"));
     assert!(html.contains("No probe is attached."));
     let sections: Vec<_> =

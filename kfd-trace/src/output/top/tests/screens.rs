@@ -26,7 +26,7 @@ fn the_help_has_keys_and_all_that_is_missing() {
     let probes = attached().into_iter().chain([probe(ProbeId::Open, Verdict::NotInKernel)]);
     moment.sight = status::sight(&probes.collect::<Vec<_>>(), false);
     moment.lost = Some([("records lost, queue_create, queue_add".to_owned(), 7)].into());
-    check("top-help.txt", &screen(&moment, &typed(&moment, "?"), (80, 30)));
+    check("top-help.txt", &screen(&moment, &typed(&moment, "?"), (80, 40)));
 }
 
 /// The second line alone.
