@@ -11,7 +11,7 @@ use kfd_trace::command::{
     amd_log, daemon, doctor, driver_types, fleet, hw, manual, metrics, ps, replay, runlist, status, timeline,
     top, trace,
 };
-use kfd_trace::driver_types::TypesOptions;
+use kfd_trace::driver_types::{TypesOptions, run_builder};
 use kfd_trace::kernel::Roots;
 use kfd_trace::kernel::types::TypesPlaces;
 use kfd_trace::otlp::{self, OtlpOptions, Settings};
@@ -177,6 +177,7 @@ fn run(cli: Cli) -> Result<u8> {
             Ok(())
         }
         Some(Command::WebServer) => Ok(web_process::run()?),
+        Some(Command::TypesBuilder) => Ok(run_builder()?),
         Some(Command::OtlpSender) => Ok(otlp::run()?),
         Some(Command::Metrics) => Ok(metrics::run()?),
         Some(Command::Man { folder }) => Ok(manual::pages(&folder)?),

@@ -3,11 +3,12 @@
 //! what to install.
 
 use crate::kernel::types::DriverIdentity;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// How a source is configured and built.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Layout {
     /// A package of DKMS: `dkms.conf` says how. Its PACKAGE_VERSION.
     Dkms(String),
@@ -163,9 +164,9 @@ pub(super) fn headers(
     release.map(|release| (folder, release)).ok_or_else(|| format!("{}: no UTS_RELEASE", file.display()))
 }
 
-/// Whether a program of this name is in one of the folders.
-pub(super) fn is_there(path: &[PathBuf], name: &str) -> bool {
-    path.iter().any(|folder| folder.join(name).is_file())
+/// A program of this name in one of the folders.
+pub(super) fn program(path: &[PathBuf], name: &str) -> Option<PathBuf> {
+    path.iter().map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// Programs that a build needs besides a compiler.
@@ -173,7 +174,8 @@ pub(super) fn is_there(path: &[PathBuf], name: &str) -> bool {
 /// # Errors
 /// One line that names all missing ones.
 pub(super) fn programs(path: &[PathBuf]) -> Result<(), String> {
-    let missing: Vec<&str> = ["bash", "make"].into_iter().filter(|name| !is_there(path, name)).collect();
+    let missing: Vec<&str> =
+        ["bash", "make"].into_iter().filter(|name| program(path, name).is_none()).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -11,6 +11,7 @@ pub(crate) mod frames;
 pub mod launched;
 pub mod password;
 pub mod pidfd;
+pub(crate) mod private_user;
 pub mod privilege;
 pub mod signals;
 pub mod stderr;
