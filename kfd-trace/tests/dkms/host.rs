@@ -11,46 +11,14 @@ use tempfile::TempDir;
 
 pub(crate) const RELEASE: &str = "5.10.0-46-amd64";
 
-/// A kbuild that makes one object when asked for it, and fails when asked for the whole driver. As there, the Makefile
-/// in the folder of M= is read with KERNELRELEASE set.
-const KBUILD: &str = "\
-CC = gcc
-KERNELRELEASE = 5.10.0-46-amd64
-modules:
-\t@echo 'the whole driver would be built'; exit 1
-include $(M)/Makefile
-%.o:
-\t$(CC) $(ccflags-y) $(KCFLAGS) -c -o $(M)/$@ $(M)/$*.c
-";
+/// Parts of the headers and of the driver; also of the test of the service (tests/tests/install/package.rs).
+const KBUILD: &str = include_str!("made/kbuild.mk");
+const DRIVER: &str = include_str!("made/kfd_priv.h");
+/// Headers that may be empty.
+const EMPTY: &str = include_str!("made/headers.txt");
 
 /// What a driver's Makefile adds for kbuild.
 pub(crate) const FLAGS: &str = "ccflags-y := -I$(M)/include -include $(M)/include/config.h\n";
-
-/// The least that a types file must have. The size of `queue` is what the configuration step found out.
-const DRIVER: &str = "\
-enum kfd_queue_type { KFD_QUEUE_TYPE_COMPUTE };
-enum kfd_queue_format { KFD_QUEUE_FORMAT_AQL };
-struct task_struct { int pid; };
-struct queue_properties { long queue_size; };
-struct queue { char configured[CONFIGURED]; struct queue_properties properties; };
-struct kfd_process { struct task_struct *lead_thread; };
-int kfd_process_evict_queues(struct kfd_process *p, int trigger);
-";
-
-const EMPTY: [&str; 12] = [
-    "kfd_device_queue_manager.h",
-    "kfd_mqd_manager.h",
-    "amdgpu_amdkfd.h",
-    "linux/sched.h",
-    "linux/cred.h",
-    "linux/fs.h",
-    "linux/pid.h",
-    "linux/user_namespace.h",
-    "linux/cgroup.h",
-    "linux/kernfs.h",
-    "linux/mmu_notifier.h",
-    "uapi/linux/bpf.h",
-];
 
 /// The configuration step of each package, after what a form adds.
 pub(crate) const CONFIGURE: &str = "echo '#define CONFIGURED 24' > include/config.h\n";
@@ -78,7 +46,7 @@ impl Host {
         host.put("source/include/kfd_priv.h", DRIVER);
         // Of an earlier build for another kernel.
         host.put("source/include/config.h", "#define CONFIGURED 8\n");
-        EMPTY.iter().for_each(|name| host.put(&format!("source/include/{name}"), ""));
+        EMPTY.lines().for_each(|name| host.put(&format!("source/include/{name}"), ""));
         for (name, text) in files {
             let name = format!("source/{name}");
             host.put(&name, text);
