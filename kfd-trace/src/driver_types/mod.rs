@@ -43,16 +43,6 @@ pub struct TypesOptions {
     pub module: Option<PathBuf>,
     pub output: Option<PathBuf>,
     pub timeout: Duration,
-    /// Nothing is made where the kernel or a file has the loaded driver's types.
-    pub if_missing: bool,
-}
-
-/// What [`make`] did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    Made(Made),
-    /// Nothing: these exist.
-    Exists(TypesSource),
 }
 
 /// A file that was made.
@@ -65,22 +55,30 @@ pub struct Made {
     pub fields: (usize, usize),
 }
 
-/// Makes a types file.
+/// The types that the kernel or a file has of the loaded driver.
+///
+/// # Errors
+/// If the kernel cannot be read.
+pub fn existing(roots: &Roots) -> Result<Option<TypesSource>, String> {
+    let types = Kernel::read(roots).map_err(|error| error.to_string())?.types;
+    Ok(Some(types).filter(|types| types.is_kernel() || matches!(types, TypesSource::File(_))))
+}
+
+/// Makes a types file. `loaded`: the loaded driver.
 ///
 /// # Errors
 /// What is missing and what to install, or what failed.
-pub fn make(roots: &Roots, root: &Path, options: &TypesOptions) -> Result<Answer, String> {
-    if options.if_missing {
-        let kernel = Kernel::read(roots).map_err(|error| error.to_string())?;
-        if kernel.types.is_kernel() || matches!(kernel.types, TypesSource::File(_)) {
-            return Ok(Answer::Exists(kernel.types));
-        }
-    }
+pub fn make(
+    roots: &Roots,
+    root: &Path,
+    loaded: DriverIdentity,
+    options: &TypesOptions,
+) -> Result<Made, String> {
     let driver = match &options.module {
         Some(module) => module::identity(module)?,
-        None => DriverIdentity::loaded(roots),
+        None => loaded,
     };
-    let name = driver.file_name().ok_or_else(|| unnamed(options.module.as_deref(), roots))?;
+    let name = driver.file_name().ok_or_else(|| unnamed(options.module.as_deref()))?;
     let (headers, release) = find::headers(root, options.headers.as_deref(), driver.release.as_deref())?;
     if driver.release.as_deref() != Some(&release) {
         let of_driver = driver.release.as_deref().unwrap_or("an unknown kernel");
@@ -114,18 +112,15 @@ pub fn make(roots: &Roots, root: &Path, options: &TypesOptions) -> Result<Answer
     }
     let fields = fields(&bytes)?;
     let path = output.write(&bytes)?;
-    Ok(Answer::Made(Made { path, driver, bytes: bytes.len(), fields }))
+    Ok(Made { path, driver, bytes: bytes.len(), fields })
 }
 
 /// Why a driver has no name.
-fn unnamed(module: Option<&Path>, roots: &Roots) -> String {
+fn unnamed(module: Option<&Path>) -> String {
     match module {
         Some(module) => format!("{}: it names neither its version nor its kernel", module.display()),
-        None if roots.sysfs.join("module/amdgpu").exists() => {
-            "the loaded amdgpu driver has neither a version nor a build ID: name its file with --module FILE"
-                .to_owned()
-        }
-        None => "no amdgpu driver is loaded: load it (modprobe amdgpu), or name its file with --module FILE"
+        None => "no amdgpu driver is loaded: load it (modprobe amdgpu), or name its file with --module FILE; one that is \
+                 part of the kernel's image has types where the kernel has"
             .to_owned(),
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod confine;
 pub mod exit;
 pub(crate) mod frames;
 pub mod launched;
+pub mod output_file;
 pub mod password;
 pub mod pidfd;
 pub(crate) mod private_user;
