@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 /// Where a build finds its programs.
 pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// The script that builds, in the work folder.
+const BUILD: &str = "build.sh";
+
 /// An object with all types of a driver has 2 MB.
 const LARGEST: u64 = 256 << 20;
 
@@ -72,7 +75,7 @@ impl Build<'_> {
             is_clang: find::is_clang(headers),
         };
         self.write(&places)?;
-        let ended = self.run("bash", &["-c", &places.build()], Stdio::from(stderr()?))?;
+        let ended = self.run("bash", &[BUILD], Stdio::from(stderr()?))?;
         // A Makefile of the driver goes on after kbuild, with modules that were not made.
         match File::open(places.object()) {
             Ok(object) => {
@@ -90,7 +93,7 @@ impl Build<'_> {
         }
     }
 
-    /// Adds the C file to the copy, and the `make` to its folder of programs.
+    /// Adds the C file to the copy, and writes the script and the `make` that it finds first.
     fn write(&self, places: &Places<'_>) -> Result<(), String> {
         let file = places.source().with_extension("c");
         let cannot = |error: io::Error| format!("cannot write {}: {error}", file.display());
@@ -99,6 +102,7 @@ impl Build<'_> {
         let mut makefile =
             fs::OpenOptions::new().append(true).open(file.with_file_name("Makefile")).map_err(cannot)?;
         writeln!(makefile, "\ntargets += {}.o", wanted::NAME).map_err(cannot)?;
+        fs::write(self.work.join(BUILD), places.build()).map_err(cannot)?;
         let wrapper = self.work.join("bin/make");
         fs::write(&wrapper, places.wrapper()).map_err(cannot)?;
         fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).map_err(cannot)

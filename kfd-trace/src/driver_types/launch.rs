@@ -53,11 +53,11 @@ pub(super) fn types(
     let work = Work::new(user)?;
     let deadline = Instant::now() + job.timeout;
     let request = Request { user, work: work.path.clone(), job: Some(job) };
-    let mut child = start(Stdio::piped()).map_err(cannot_start)?;
+    let mut child = start(Stdio::piped()).map_err(|error| cannot_start(&error))?;
     let (Some(input), Some(mut output), Some(errors)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
-        return Err(cannot_start(ErrorKind::BrokenPipe.into()).into());
+        return Err(cannot_start(&ErrorKind::BrokenPipe.into()).into());
     };
     let log = Drained::from(errors);
     let (answered, fed) = thread::scope(|scope| {
@@ -85,7 +85,7 @@ fn start(stderr: Stdio) -> io::Result<Child> {
     command.spawn()
 }
 
-fn cannot_start(error: io::Error) -> String {
+fn cannot_start(error: &io::Error) -> String {
     format!("cannot start a process that builds: {error}")
 }
 
@@ -100,7 +100,7 @@ fn feed(
 ) -> Result<ChildStdin, Option<String>> {
     let mut out = BufWriter::new(input);
     step("copying the driver's source");
-    let sent = request.send(&mut out).map_err(cannot_start).and_then(|()| {
+    let sent = request.send(&mut out).map_err(|error| cannot_start(&error)).and_then(|()| {
         source_stream::write(source, &mut out, &mut |bytes| {
             copied(bytes);
             if Instant::now() < deadline { Ok(()) } else { Err(TIME_IS_OVER.to_owned()) }

@@ -27,8 +27,8 @@ pub(super) fn write(
     seen: &mut impl FnMut(u64) -> Result<(), String>,
 ) -> Result<(), String> {
     let open = File::open(folder).map(OwnedFd::from);
-    let root = open.map_err(|error| cannot(folder, error))?;
-    let owner = fstat(&root).map_err(|error| cannot(folder, error.into()))?.st_uid;
+    let root = open.map_err(|error| cannot(folder, &error))?;
+    let owner = fstat(&root).map_err(|error| cannot(folder, &error.into()))?.st_uid;
     let mut tar = Builder::new(out);
     let mut stream = Stream { tar: &mut tar, folder, owner, seen };
     stream.folder(&root, Path::new(""))?;
@@ -37,7 +37,7 @@ pub(super) fn write(
         .map_err(|error| format!("cannot copy the source: {error}"))
 }
 
-fn cannot(path: &Path, error: io::Error) -> String {
+fn cannot(path: &Path, error: &io::Error) -> String {
     format!("cannot copy {}: {error}", path.display())
 }
 
@@ -51,16 +51,16 @@ struct Stream<'a, W: Write, S> {
 impl<W: Write, S: FnMut(u64) -> Result<(), String>> Stream<'_, W, S> {
     fn folder(&mut self, folder: &OwnedFd, below: &Path) -> Result<(), String> {
         let here = self.folder.join(below);
-        let entries = Dir::read_from(folder).map_err(|error| cannot(&here, error.into()))?;
+        let entries = Dir::read_from(folder).map_err(|error| cannot(&here, &error.into()))?;
         for entry in entries {
-            let entry = entry.map_err(|error| cannot(&here, error.into()))?;
+            let entry = entry.map_err(|error| cannot(&here, &error.into()))?;
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
             let name = Path::new(OsStr::from_bytes(name.to_bytes()));
             let path = below.join(name);
-            self.entry(folder, name, &path).map_err(|error| cannot(&self.folder.join(&path), error))??;
+            self.entry(folder, name, &path).map_err(|error| cannot(&self.folder.join(&path), &error))??;
         }
         Ok(())
     }

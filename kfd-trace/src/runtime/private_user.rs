@@ -50,9 +50,9 @@ pub(crate) fn unused() -> Result<Option<u32>, String> {
 
 fn candidates(seed: u64) -> impl Iterator<Item = u32> {
     UNUSED.into_iter().flat_map(move |range| {
-        let length = u64::from(range.end - range.start);
-        let at = move |step: u32| (seed.wrapping_add(step.into()) % length) as u32;
-        (0..TRIES).map(move |step| range.start + at(step))
+        let length = range.end - range.start;
+        let first = u32::try_from(seed % u64::from(length)).unwrap_or(0);
+        (0..TRIES).map(move |step| range.start + (first + step) % length)
     })
 }
 
