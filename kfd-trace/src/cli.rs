@@ -199,6 +199,9 @@ pub enum Command {
     /// Serve pages for the daemon, which starts this.
     #[command(name = "web-server", hide = true)]
     WebServer,
+    /// Build for `driver-types`, which starts this.
+    #[command(name = "types-builder", hide = true)]
+    TypesBuilder,
     /// Send records for the daemon, which starts this.
     #[command(name = "otlp-sender", hide = true)]
     OtlpSender,

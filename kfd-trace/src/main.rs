@@ -11,7 +11,7 @@ use kfd_trace::command::{
     amd_log, daemon, doctor, driver_types, fleet, hw, manual, metrics, ps, replay, runlist, status, timeline,
     top, trace,
 };
-use kfd_trace::driver_types::TypesOptions;
+use kfd_trace::driver_types::{TypesOptions, run_builder};
 use kfd_trace::kernel::Roots;
 use kfd_trace::kernel::types::TypesPlaces;
 use kfd_trace::otlp::{self, OtlpOptions, Settings};
@@ -19,6 +19,7 @@ use kfd_trace::probes::plan::{Attach, Choice};
 use kfd_trace::remote::{self, Access, AccessOptions};
 use kfd_trace::runtime::exit::Stop;
 use kfd_trace::runtime::launched::{self, Launched};
+use kfd_trace::runtime::output_file;
 use kfd_trace::runtime::privilege::{self, Reads};
 use kfd_trace::runtime::stderr;
 use kfd_trace::runtime::stdout::Stdout;
@@ -26,9 +27,8 @@ use kfd_trace::runtime::terminal;
 use kfd_trace::serve::web_process;
 use log::LevelFilter;
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
-use std::io::IsTerminal as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::File;
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -170,14 +170,15 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::DriverTypes(args)) => {
             let DriverTypesArgs { source, headers, module, output, timeout, if_missing, best_effort, root } =
                 args;
-            let options = TypesOptions { source, headers, module, output, timeout, if_missing };
-            match driver_types::run(&roots, root.as_deref(), &options) {
+            let options = TypesOptions { source, headers, module, output, timeout };
+            match driver_types::run(&roots, root.as_deref(), if_missing, &options) {
                 Err(why) if best_effort => stderr::say(why),
                 made => made?,
             }
             Ok(())
         }
         Some(Command::WebServer) => Ok(web_process::run()?),
+        Some(Command::TypesBuilder) => Ok(run_builder()?),
         Some(Command::OtlpSender) => Ok(otlp::run()?),
         Some(Command::Metrics) => Ok(metrics::run()?),
         Some(Command::Man { folder }) => Ok(manual::pages(&folder)?),
@@ -240,7 +241,7 @@ fn run_command(roots: Roots, args: RunArgs, record: Option<File>) -> Result<u8> 
     let RunArgs { output, summary_only, lines, ring, command } = args;
     let (out, is_terminal) = match &output {
         Some(path) => {
-            let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+            let file = created(path).with_context(|| format!("cannot create {}", path.display()))?;
             (Stdout::file(file), false)
         }
         None => {
@@ -251,6 +252,16 @@ fn run_command(roots: Roots, args: RunArgs, record: Option<File>) -> Result<u8> 
     privilege::give_up(&roots, reads(&ring))?;
     let options = trace::StreamOptions { summary_only, ..stream_options(roots, lines, &ring, is_terminal) };
     block_on(trace::run_command(&options, out, launched, record))
+}
+
+/// An empty file.
+fn created(path: &Path) -> io::Result<File> {
+    let file = output_file::open(path, 0o666, 0)?;
+    // A pipe or a device has nothing to remove.
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 /// What the stream reads.
@@ -305,11 +316,10 @@ fn record(path: Option<&Path>) -> Result<Option<File>> {
     let Some(path) = path else { return Ok(None) };
     let named = path.display();
     ensure!(path != Path::new("-"), "a recording is written to a file: say where by its name");
-    let mut options = OpenOptions::new();
     // It shows what all users do. Without blocking, since a pipe would wait for its reader. What is in it stays until the
     // tracing has begun.
-    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NONBLOCK);
-    let file = options.open(path).with_context(|| format!("cannot write {named}"))?;
+    let file =
+        output_file::open(path, 0o600, libc::O_NONBLOCK).with_context(|| format!("cannot write {named}"))?;
     ensure!(file.metadata()?.is_file(), "cannot record into {named}: it is no regular file");
     ensure!(
         file.try_lock().is_ok(),

@@ -166,6 +166,10 @@ fn mounts(all: &[Value]) {
     let before = list(&pod["spec"]["initContainers"]).iter().flat_map(|first| list(&first["volumeMounts"]));
     let used = used.chain(before.map(|mount| text(&mount["name"])));
     assert_eq!(used.collect::<BTreeSet<_>>(), volumes);
+    for volume in list(&pod["spec"]["volumes"]) {
+        // Read-only is that one mount: all others of the node, /proc/sys and /run among them, are below it and writable.
+        assert_ne!(volume["hostPath"]["path"], "/", "{volume}");
+    }
 }
 
 /// A container that runs before the daemon makes types of the driver, below the node's root folder and where the
@@ -192,27 +196,55 @@ fn before(name: &str, all: &[Value]) {
             volume["hostPath"]["path"].as_str().map(PathBuf::from)
         };
         let below = |path: &Path| root.join(path.strip_prefix("/").expect("an absolute path"));
-        let (root_volume, read_only) = volume(&root);
-        assert!(read_only && host(&root_volume) == Some(PathBuf::from("/")));
+        let work = list(&first["env"]).iter().find(|variable| variable["name"] == "TMPDIR").expect("TMPDIR");
+        let work = Path::new(text(&work["value"]));
+        let written = [below(&cli.global.drivers), below(work)];
+        let mut read = BTreeSet::new();
+        for mount in mounts {
+            let path = Path::new(text(&mount["mountPath"]));
+            if written.iter().any(|written| written == path) {
+                continue;
+            }
+            assert_eq!(
+                (&mount["readOnly"], &mount["recursiveReadOnly"]),
+                (&true.into(), &"IfPossible".into()),
+                "{mount}"
+            );
+            let of_host =
+                Path::new("/").join(path.strip_prefix(&root).expect("below the folder that is entered"));
+            assert_eq!(host(text(&mount["name"])), Some(of_host.clone()), "{mount}");
+            read.insert(of_host);
+        }
+        // The programs of a build and what they load, the headers, the driver's source, and accounts and processes, which have
+        // user IDs.
+        let needed = [
+            "/usr",
+            "/lib",
+            "/lib64",
+            "/bin",
+            "/sbin",
+            "/etc/alternatives",
+            "/etc/passwd",
+            "/etc/group",
+            "/var/lib/dkms",
+            "/proc",
+            "/dev/null",
+        ];
+        assert_eq!(read, needed.iter().map(PathBuf::from).collect());
         let (made, read_only) = volume(&below(&cli.global.drivers));
         assert!(!read_only && host(&made) == Some(cli.global.drivers.clone()));
         let daemons = list(&pod["spec"]["containers"][0]["volumeMounts"]);
         assert!(
             daemons.iter().any(|m| m["name"] == *made && Path::new(text(&m["mountPath"])) == global.drivers)
         );
-        let work = list(&first["env"]).iter().find(|variable| variable["name"] == "TMPDIR").expect("TMPDIR");
-        assert_eq!(
-            host(&volume(&below(Path::new(text(&work["value"])))).0),
-            None,
-            "a folder that ends with the pod"
-        );
+        assert_eq!(host(&volume(&below(work)).0), None, "a folder that ends with the pod");
         let context = &first["securityContext"];
         assert_eq!(
             (&context["allowPrivilegeEscalation"], &context["readOnlyRootFilesystem"]),
             (&false.into(), &true.into())
         );
         assert_eq!(context["capabilities"]["drop"], serde_json::json!(["ALL"]));
-        let needed = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID", "SYS_CHROOT"];
+        let needed = ["CHOWN", "SETGID", "SETUID", "SYS_CHROOT"];
         assert_eq!(context["capabilities"]["add"], serde_json::json!(needed));
     }
 }

@@ -3,11 +3,13 @@
 //! what to install.
 
 use crate::kernel::types::DriverIdentity;
-use std::fs;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// How a source is configured and built.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Layout {
     /// A package of DKMS: `dkms.conf` says how. Its PACKAGE_VERSION.
     Dkms(String),
@@ -25,6 +27,9 @@ pub(super) struct DriverSource {
 
 /// Where dkms.conf is in ROCm's package, if not at its top (there it is a link).
 const CONF: [&str; 2] = ["dkms.conf", "amd/dkms/dkms.conf"];
+
+/// Bytes of a dkms.conf that are read: real ones have some 3,000.
+const LONGEST_CONF: u64 = 1 << 20;
 
 /// The configuration of a DKMS package in this folder.
 pub(super) fn conf(folder: &Path) -> Option<PathBuf> {
@@ -121,13 +126,19 @@ fn packages(root: &Path) -> Vec<(String, PathBuf)> {
 
 /// PACKAGE_VERSION of a package of amdgpu.
 fn dkms_version(folder: &Path) -> Option<String> {
-    let text = fs::read_to_string(conf(folder)?).ok()?;
+    let mut text = String::new();
+    File::open(conf(folder)?).ok()?.take(LONGEST_CONF).read_to_string(&mut text).ok()?;
     let value = |name: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='))?;
         Some(line.trim_matches(['"', '\'']).to_owned())
     };
     value("PACKAGE_NAME").filter(|name| name.starts_with("amdgpu"))?;
-    value("PACKAGE_VERSION")
+    // It becomes the name of a folder.
+    let is_plain = |version: &String| {
+        version.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_+~:".contains(&byte))
+    };
+    value("PACKAGE_VERSION").filter(is_plain)
 }
 
 /// The headers of a kernel, and its release.
@@ -163,9 +174,9 @@ pub(super) fn headers(
     release.map(|release| (folder, release)).ok_or_else(|| format!("{}: no UTS_RELEASE", file.display()))
 }
 
-/// Whether a program of this name is in one of the folders.
-pub(super) fn is_there(path: &[PathBuf], name: &str) -> bool {
-    path.iter().any(|folder| folder.join(name).is_file())
+/// A program of this name in one of the folders.
+pub(super) fn program(path: &[PathBuf], name: &str) -> Option<PathBuf> {
+    path.iter().map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// Programs that a build needs besides a compiler.
@@ -173,7 +184,8 @@ pub(super) fn is_there(path: &[PathBuf], name: &str) -> bool {
 /// # Errors
 /// One line that names all missing ones.
 pub(super) fn programs(path: &[PathBuf]) -> Result<(), String> {
-    let missing: Vec<&str> = ["bash", "make"].into_iter().filter(|name| !is_there(path, name)).collect();
+    let missing: Vec<&str> =
+        ["bash", "make"].into_iter().filter(|name| program(path, name).is_none()).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -278,6 +290,8 @@ mod tests {
         host.put("rocm/amd/dkms/dkms.conf", "PACKAGE_NAME=\"amdgpu\"\nPACKAGE_VERSION=\"6.0.5-1\"\n");
         let found = DriverSource::given(&root.join("rocm")).unwrap();
         assert_eq!(found.layout, Layout::Dkms("6.0.5-1".to_owned()));
+        host.put("up/dkms.conf", "PACKAGE_NAME=amdgpu\nPACKAGE_VERSION=../../etc\n");
+        assert!(DriverSource::given(&root.join("up")).is_err(), "no folder above");
         host.put("other/dkms.conf", "PACKAGE_NAME=\"zfs\"\nPACKAGE_VERSION=\"2\"\n");
         assert!(DriverSource::given(&root.join("other")).is_err());
     }

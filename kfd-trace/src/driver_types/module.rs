@@ -3,10 +3,10 @@
 
 use crate::kernel::types::{self, DriverIdentity};
 use object::{Object as _, ObjectSection as _};
-use std::fs;
-use std::io::Read as _;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Reads a module file.
 ///
@@ -14,8 +14,7 @@ use std::process::Command;
 /// One line: it cannot be read, or is no module.
 pub(super) fn identity(path: &Path) -> Result<DriverIdentity, String> {
     let cannot = |why: String| format!("cannot read {}: {why}", path.display());
-    let bytes = fs::read(path).map_err(|error| cannot(error.to_string()))?;
-    let bytes = uncompressed(path, bytes).map_err(cannot)?;
+    let bytes = module(path).map_err(cannot)?;
     let object = object::File::parse(&*bytes).map_err(|error| cannot(error.to_string()))?;
     let data = |name: &str| object.section_by_name(name).and_then(|section| section.data().ok());
     let info = data(".modinfo").ok_or_else(|| cannot("it is no kernel module (no .modinfo)".to_owned()))?;
@@ -32,30 +31,37 @@ pub(super) fn identity(path: &Path) -> Result<DriverIdentity, String> {
     })
 }
 
+/// Bytes of a module that are read, when it is no longer compressed: ROCm's has some 30 MB, 500 MB with debug information.
+const LARGEST: u64 = 2 << 30;
+
 /// Modules are compressed with xz, zstd or gzip; there is no library for the first one here.
-fn uncompressed(path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
-    let mut out = Vec::new();
+fn module(path: &Path) -> Result<Vec<u8>, String> {
     let text = |error: std::io::Error| error.to_string();
+    let file = File::open(path).map_err(text)?;
+    if !file.metadata().map_err(text)?.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
     match path.extension().and_then(|end| end.to_str()) {
-        Some("gz") => {
-            flate2::read::MultiGzDecoder::new(&*bytes).read_to_end(&mut out).map_err(text)?;
-        }
+        Some("gz") => bounded(flate2::read::MultiGzDecoder::new(file)),
         Some("zst") => {
-            let mut decoder =
-                ruzstd::decoding::StreamingDecoder::new(&*bytes).map_err(|error| error.to_string())?;
-            decoder.read_to_end(&mut out).map_err(text)?;
+            bounded(ruzstd::decoding::StreamingDecoder::new(file).map_err(|error| error.to_string())?)
         }
         Some("xz") => {
-            let xz = Command::new("xz").args(["--decompress", "--stdout"]).arg(path).output();
-            let xz = xz.map_err(|error| format!("xz: {error}"))?;
-            if !xz.status.success() {
-                return Err(format!("xz: {}", String::from_utf8_lossy(&xz.stderr).trim()));
-            }
-            out = xz.stdout;
+            let mut xz = Command::new("xz");
+            xz.args(["--decompress", "--stdout"]).stdin(file).stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut xz = xz.spawn().map_err(|error| format!("xz: {error}"))?;
+            let bytes = xz.stdout.take().map_or(Ok(Vec::new()), bounded);
+            let status = xz.wait().map_err(text)?;
+            if status.success() { bytes } else { Err(format!("xz: {status}")) }
         }
-        _ => return Ok(bytes),
+        _ => bounded(file),
     }
-    Ok(out)
+}
+
+fn bounded(from: impl Read) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    from.take(LARGEST).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -63,6 +69,7 @@ mod tests {
     use super::*;
     use object::write::{Object, StandardSegment};
     use object::{Architecture, BinaryFormat, Endianness, SectionKind};
+    use std::fs;
 
     fn module() -> Vec<u8> {
         let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);

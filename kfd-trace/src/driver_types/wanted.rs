@@ -1,6 +1,9 @@
 //! What a types file has: one list of structures, enums and functions. Out: the C file that names each, for the
 //! driver's own compiler.
 
+/// The C file, without its ending.
+pub(super) const NAME: &str = "kfd_trace_types";
+
 /// Structures of the driver (amdkfd/*.h), of its user interface, and of the kernel. One that a driver does not
 /// have is only declared, and left out.
 const STRUCTURES: [&str; 35] = [

@@ -134,6 +134,61 @@ fn types_of_a_driver_are_not_made_by_default_and_never_keep_the_daemon() -> Resu
     Ok(())
 }
 
+/// Headers where each distribution has them, a package of the driver in /usr/src, and a sysfs with that driver: what is left
+/// of the unit is its sandbox.
+#[test]
+fn types_of_a_driver_are_made_within_the_services_sandbox() -> Result<()> {
+    const TYPES: &str = "kfd-trace-driver-types.service";
+    const SYSFS: &str = "/run/kfd-trace-test-sysfs";
+    const SOURCE: &str = "/usr/src/amdgpu-6.12.12-1";
+    const DROP_IN: &str = "/run/systemd/system/kfd-trace-driver-types.service.d/test.conf";
+    installed()?;
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let release = release.trim_end();
+    let modules = fs::canonicalize("/lib/modules").unwrap_or_else(|_| PathBuf::from("/usr/lib/modules"));
+    let headers = modules.join(release).join("build");
+    let put = |path: PathBuf, text: &str| -> Result<()> {
+        fs::create_dir_all(path.parent().context("a folder")?)?;
+        fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+    };
+    put(headers.join("Makefile"), include_str!("../../../kfd-trace/tests/dkms/made/kbuild.mk"))?;
+    let utsrelease = format!("#define UTS_RELEASE \"{release}\"\n");
+    put(headers.join("include/generated/utsrelease.h"), &utsrelease)?;
+    let source = Path::new(SOURCE);
+    put(source.join("dkms.conf"), "PACKAGE_NAME=amdgpu\nPACKAGE_VERSION=6.12.12-1\n")?;
+    put(source.join("Makefile"), "ccflags-y := -I$(M)/include -DCONFIGURED=24\n")?;
+    put(source.join("amd/amdgpu/Makefile"), "")?;
+    put(source.join("include/kfd_priv.h"), include_str!("../../../kfd-trace/tests/dkms/made/kfd_priv.h"))?;
+    for name in include_str!("../../../kfd-trace/tests/dkms/made/headers.txt").lines() {
+        put(source.join("include").join(name), "")?;
+    }
+    put(Path::new(SYSFS).join("module/amdgpu/version"), "6.12.12\n")?;
+    put(Path::new(SYSFS).join("module/amdgpu/srcversion"), "7C0E\n")?;
+    let start = format!("/usr/bin/kfd-trace --path.sysfs={SYSFS} driver-types --if-missing");
+    put(
+        PathBuf::from(DROP_IN),
+        &format!("[Unit]\nConditionPathExists=\n[Service]\nExecStart=\nExecStart={start}\n"),
+    )?;
+    command("systemctl", &["daemon-reload"])?;
+    let started = Command::new("systemctl").args(["start", TYPES]).output()?;
+    let printed = command("journalctl", &["--no-pager", "--output=cat", "--unit", TYPES])?;
+    println!("{printed}");
+    let made = Path::new("/var/lib/kfd-trace/drivers").join(format!("amdgpu-6.12.12-7C0E-{release}.btf"));
+    let types = fs::read(&made);
+    for folder in
+        [SYSFS, SOURCE, "/var/lib/kfd-trace", "/run/systemd/system/kfd-trace-driver-types.service.d"]
+    {
+        fs::remove_dir_all(folder).ok();
+    }
+    fs::remove_dir_all(&headers)?;
+    command("systemctl", &["daemon-reload"])?;
+    ensure!(started.status.success(), "{printed}");
+    let types = types.with_context(|| printed.clone())?;
+    ensure!(types.starts_with(&[0x9f, 0xeb]), "no BTF");
+    ensure!(printed.contains(" fields, for version 6.12.12"), "{printed}");
+    Ok(())
+}
+
 #[test]
 fn gives_what_prometheus_checks() -> Result<()> {
     installed()?;

@@ -21,10 +21,10 @@ const MODULES: [&str; 3] = ["virtio_blk", CHECKSUM, "ext4"];
 /// ext4 asks for it by another name; newer kernels have it built in.
 const CHECKSUM: &str = "crc32c_generic";
 
-/// systemd's packages, `modprobe`, what loads profiles of AppArmor, the server that scrapes the daemon, other clients of its pages, and
-/// what reads their JSON.
+/// systemd's packages, `modprobe`, what loads profiles of AppArmor, the server that scrapes the daemon, other clients of its pages,
+/// what reads their JSON, and what builds a driver.
 const PACKAGES: &str =
-    "apparmor,curl,dbus,init-system-helpers,jq,kmod,openssl,prometheus,systemd-sysv,udev,wrk";
+    "apparmor,curl,dbus,gcc,init-system-helpers,jq,kmod,make,openssl,prometheus,systemd-sysv,udev,wrk";
 
 /// Files that no program reads in a guest; packages installed there later have them.
 const LEFT_OUT: [&str; 5] = ["doc", "man", "locale", "javascript", "fonts"];

@@ -2,9 +2,10 @@
 
 use crate::command::replay::source::Source;
 use crate::runtime::exit::Stop;
-use std::fs::{self, File, Metadata, OpenOptions};
+use crate::runtime::output_file;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// A trace that is about to be written. What is in its file stays until then.
@@ -35,7 +36,7 @@ impl Output {
             let what = taken.display();
             return Err(Stop::usage(format!("{named} is {what}, which is read: choose another --output")));
         }
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let opened = output_file::open(&path, 0o600, 0);
         let file = opened.map_err(|error| Stop::failed(format!("cannot write {named}: {error}")))?;
         Ok(Output { path, file: Some(file) })
     }
