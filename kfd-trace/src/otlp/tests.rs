@@ -1,3 +1,4 @@
+use crate::runtime::confine::Seccomp;
 use super::batch::Batch;
 use super::delivery::{Delivery, Sends};
 use super::proto::{ExportLogsServiceRequest, Resource, text};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 fn settings(environment: &[(&str, &str)]) -> Settings {
     let endpoint = Some(Secret::new("http://127.0.0.1:9".to_owned()));
-    let options = OtlpOptions { endpoint, protocol: None, queue_bytes: 100, all: false };
+    let options = OtlpOptions { endpoint, protocol: None, queue_bytes: 100, all: false, seccomp: Seccomp::Required };
     let variable = |name: &str| {
         environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
     };

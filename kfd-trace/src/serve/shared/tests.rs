@@ -3,7 +3,7 @@ use crate::model::counters::samples::counters;
 use crate::model::missed::Missed;
 use crate::output::api::{ApiQuery, Refusal};
 use crate::output::metrics::Format;
-use crate::serve::router::PageSource;
+use crate::serve::question::PageSource;
 use crate::state::Filter;
 use crate::state::samples::{create, event, ioctl_row, seen};
 use crate::tracer::history;

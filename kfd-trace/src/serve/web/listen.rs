@@ -76,6 +76,28 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
+/// Whether the socket listens.
+pub fn listens(listener: &TcpListener) -> bool {
+    SockRef::from(listener).is_listener().unwrap_or(false)
+}
+
+/// Has a socket listen again that does not any more: a process that was taken over can shut it down, and connect it then, for
+/// all that share it. Address and port stay its own meanwhile (net/ipv4/tcp.c, tcp_disconnect), also those of a socket that
+/// systemd has bound. `false`: it listens.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn restore(listener: &TcpListener) -> io::Result<bool> {
+    if listens(listener) {
+        return Ok(false);
+    }
+    rustix::net::connect_unspec(listener)?;
+    let socket = SockRef::from(listener);
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(true)
+}
+
 fn is_every(address: SocketAddr) -> bool {
     address.ip() == Ipv6Addr::UNSPECIFIED
 }

@@ -4,7 +4,9 @@ use crate::output::api::{Refusal, Resource};
 use crate::output::metrics::Format;
 use crate::output::page::Place;
 use crate::runtime::frames::{read_frame, write_frame};
-use crate::serve::router::PageSource;
+use crate::runtime::confine::Seccomp;
+use crate::serve::budget::Budget;
+use crate::serve::question::PageSource;
 use crate::serve::web::settings::SettingsSource;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -43,12 +45,16 @@ impl PageSource for Fake {
     fn ready(&self) -> Result<(), String> {
         Err("starting".to_owned())
     }
+
+    fn healthy(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 #[test]
 fn each_answer_is_that_of_the_tracer() {
     let (ours, theirs) = pairs().unwrap();
-    let answering = ours.map(|stream| thread::spawn(move || answer(stream, &Fake)));
+    let answering = ours.map(|stream| thread::spawn(move || answer(stream, &Fake, &Budget::default())));
     let lanes = Lanes::new(theirs, || ());
     for _ in 0..2 {
         for format in [Format::Text, Format::OpenMetrics] {
@@ -78,7 +84,7 @@ fn each_answer_is_that_of_the_tracer() {
 #[test]
 fn a_diagnosis_delays_no_other_document() {
     let (ours, theirs) = pairs().unwrap();
-    let answering = ours.map(|stream| thread::spawn(move || answer(stream, &Fake)));
+    let answering = ours.map(|stream| thread::spawn(move || answer(stream, &Fake, &Budget::default())));
     let lanes = Arc::new(Lanes::new(theirs, || ()));
     let begin = Instant::now();
     let slow = {
@@ -107,7 +113,7 @@ fn without_a_tracer_one_line_says_so() {
 fn what_is_no_question_has_no_answer() {
     let ask = |bytes: &[u8]| {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let answering = thread::spawn(move || answer(ours, &Fake));
+        let answering = thread::spawn(move || answer(ours, &Fake, &Budget::default()));
         theirs.write_all(bytes).unwrap();
         let read = theirs.read(&mut [0; 1]);
         drop(theirs);
@@ -150,15 +156,17 @@ fn what_it_is_to_serve_comes_with_its_sockets() {
         allowed_hosts: vec!["gpu1".to_owned()],
         files: Some(loaded.files.clone()),
         listeners: all.len(),
+        seccomp: Seccomp::Optional,
     };
-    send_orders(&mut ours, &sent, &lanes, &[&all[0], &all[1], &health]).unwrap();
+    let (pulse, mut beats) = UnixStream::pair().unwrap();
+    send_orders(&mut ours, &sent, &lanes, &pulse, &[&all[0], &all[1], &health]).unwrap();
     send_files(&mut ours, &loaded.files).unwrap();
     drop(ours);
     let (received, passed) = receive_orders(&mut theirs).unwrap();
     assert_eq!(received, sent);
     assert_eq!(receive_files(&mut theirs).unwrap(), loaded.files);
     assert_eq!(receive_files(&mut theirs).unwrap_err().kind(), ErrorKind::UnexpectedEof);
-    let Descriptors { lanes: mut passed_lanes, listeners, health: passed_health } = passed;
+    let Descriptors { lanes: mut passed_lanes, pulse: mut passed_pulse, listeners, health: passed_health } = passed;
     let addresses = |listeners: &[TcpListener]| -> Vec<_> {
         listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
     };
@@ -167,6 +175,8 @@ fn what_it_is_to_serve_comes_with_its_sockets() {
     TcpStream::connect(addresses(&listeners)[1]).unwrap();
     listeners[1].accept().unwrap();
     passed_lanes[2].write_all(b"x").unwrap();
+    passed_pulse.write_all(b"y").unwrap();
+    beats.read_exact(&mut [0]).unwrap();
     drop((passed_lanes, lanes));
     let mut text = String::new();
     (&others[2]).read_to_string(&mut text).unwrap();
@@ -178,8 +188,9 @@ fn more_sockets_than_can_be_passed_are_refused() {
     let (mut ours, _theirs) = UnixStream::pair().unwrap();
     let (lanes, _others) = pairs().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let orders = Orders { allowed_hosts: vec![], files: None, listeners: 250 };
-    let line = send_orders(&mut ours, &orders, &lanes, &[&listener; 250]).unwrap_err().to_string();
-    assert!(line.contains("more than 249 sockets"), "{line}");
-    assert!(send_orders(&mut ours, &orders, &lanes, &[&listener; 249]).is_ok());
+    let orders = Orders { allowed_hosts: vec![], files: None, listeners: 250, seccomp: Seccomp::Required };
+    let (pulse, _beats) = UnixStream::pair().unwrap();
+    let line = send_orders(&mut ours, &orders, &lanes, &pulse, &[&listener; 250]).unwrap_err().to_string();
+    assert!(line.contains("more than 248 sockets"), "{line}");
+    assert!(send_orders(&mut ours, &orders, &lanes, &pulse, &[&listener; 248]).is_ok());
 }
