@@ -110,8 +110,7 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     export.iter().for_each(|export| export.join(&page));
     let allowed_hosts = options.allowed_hosts.clone();
     let seccomp = options.seccomp;
-    let server =
-        WebServer { listeners, health, allowed_hosts, configured, source: page.clone(), seccomp };
+    let server = WebServer { listeners, health, allowed_hosts, configured, source: page.clone(), seccomp };
     let server = web_process::start(server).map_err(cannot)?;
     for address in served {
         say(format_args!("serving {scheme}://{address}/metrics"));

@@ -272,7 +272,8 @@ mod tests {
 
     fn read(url: Option<&str>, environment: &[(&str, &str)]) -> Result<Option<Settings>, Stop> {
         let endpoint = url.map(|url| Secret::new(url.to_owned()));
-        let options = OtlpOptions { endpoint, protocol: None, queue_bytes: 1, all: false, seccomp: Seccomp::Required };
+        let options =
+            OtlpOptions { endpoint, protocol: None, queue_bytes: 1, all: false, seccomp: Seccomp::Required };
         let variable = |name: &str| {
             environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };

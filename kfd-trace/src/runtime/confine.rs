@@ -75,7 +75,8 @@ pub(crate) fn confine<T>(
     // A process that reads sees the tracer's end; this is for one that does not. A change of the user forgets it.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let started = start()?;
-    let open = descriptors_open()?.into_iter().max().map_or(0, |highest| u64::try_from(highest + 1).unwrap_or(0));
+    let open =
+        descriptors_open()?.into_iter().max().map_or(0, |highest| u64::try_from(highest + 1).unwrap_or(0));
     for (resource, most) in [
         (Resource::Nofile, open + descriptors),
         (Resource::Fsize, 0),

@@ -104,7 +104,8 @@ pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
         strict_perf: seen.perf_event_paranoid.is_none_or(|level| level > 2),
     };
     let passed = if changes_user && geteuid().is_root() { CHANGES_USER } else { Capabilities(0) };
-    reduce(needs, passed).map_err(|error| Stop::failed(format!("capabilities cannot be given up: {error}")))?;
+    reduce(needs, passed)
+        .map_err(|error| Stop::failed(format!("capabilities cannot be given up: {error}")))?;
     let traces = seen.capabilities.is_some_and(Capabilities::can_trace);
     for finding in unprivileged(&seen).iter().filter(|_| traces) {
         say(format_args!("{finding}"));

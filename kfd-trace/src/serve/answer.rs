@@ -242,6 +242,9 @@ impl PageSource for SharedPage {
         if age < HANGS {
             return Ok(());
         }
-        Err(format!("the tracer's loop has not turned for {} s: see its log and /proc/PID/stack", age.as_secs()))
+        Err(format!(
+            "the tracer's loop has not turned for {} s: see its log and /proc/PID/stack",
+            age.as_secs()
+        ))
     }
 }

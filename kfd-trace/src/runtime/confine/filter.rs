@@ -94,8 +94,7 @@ fn by_argument() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let (level, name) = GETSOCKOPT;
     // No new code, no file, and none of the machine's huge pages.
     let never = libc::MAP_HUGETLB | libc::MAP_ANONYMOUS;
-    let memory =
-        vec![Argument(2).has(libc::PROT_EXEC, 0)?, Argument(3).has(never, libc::MAP_ANONYMOUS)?];
+    let memory = vec![Argument(2).has(libc::PROT_EXEC, 0)?, Argument(3).has(never, libc::MAP_ANONYMOUS)?];
     // Without an address, so that a listening socket cannot connect by MSG_FASTOPEN, and with no other flag than the one
     // that the standard library sets.
     let sent = vec![Argument(3).has(!libc::MSG_NOSIGNAL, 0)?, Argument(4).is_null()?];

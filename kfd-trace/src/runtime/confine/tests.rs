@@ -86,7 +86,8 @@ fn a_confined_process_reaches_nothing() {
     internal.set_nonblocking(true).unwrap();
     let (mut lane, theirs) = UnixStream::pair().unwrap();
     let (theirs, (mut log, reads_log)) = (shared(theirs), UnixStream::pair().unwrap());
-    let (log_fd, mut victim) = (shared(log.try_clone().unwrap()), Command::new("sleep").arg("1000").spawn().unwrap());
+    let (log_fd, mut victim) =
+        (shared(log.try_clone().unwrap()), Command::new("sleep").arg("1000").spawn().unwrap());
     let targets = Targets {
         listener: listener.as_raw_fd(),
         internal: internal.local_addr().unwrap().port(),
@@ -108,10 +109,12 @@ fn a_confined_process_reaches_nothing() {
     assert!(internal.accept().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock), "it connected");
     TcpStream::connect(listener.local_addr().unwrap()).expect("the listener listens");
     let (mut accepted, _) = (0..1000)
-        .find_map(|_| listener.accept().ok().or_else(|| {
-            thread::sleep(Duration::from_millis(1));
-            None
-        }))
+        .find_map(|_| {
+            listener.accept().ok().or_else(|| {
+                thread::sleep(Duration::from_millis(1));
+                None
+            })
+        })
         .expect("the listener accepts");
     assert_eq!(accepted.read(&mut [0]).unwrap(), 0);
     assert!(listener.accept().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock), "it blocks");
@@ -126,7 +129,10 @@ fn a_confined_process_reaches_nothing() {
     // The attempts, each refused by itself.
     let (allowed, refused): (Vec<_>, Vec<_>) = tried.iter().partition(|(_, how)| *how == "Ok(())");
     let allowed: Vec<&str> = allowed.into_iter().map(|(what, _)| what.as_str()).collect();
-    assert_eq!(allowed, ["to accept", "to count threads, 0", "to map memory", "to read a socket's error"].to_vec());
+    assert_eq!(
+        allowed,
+        ["to accept", "to count threads, 0", "to map memory", "to read a socket's error"].to_vec()
+    );
     assert!(refused.len() > 45, "{refused:#?}");
     for (what, how) in refused {
         // Locked memory is refused by its limit, what needs a thread by the C library's name for that.
@@ -138,7 +144,10 @@ fn a_confined_process_reaches_nothing() {
     for name in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
         assert_eq!(field(confined, name), ["0000000000000000"], "{name}");
     }
-    assert_eq!((field(confined, "NoNewPrivs:"), field(confined, "Seccomp:")), (vec!["1".to_owned()], vec!["2".to_owned()]));
+    assert_eq!(
+        (field(confined, "NoNewPrivs:"), field(confined, "Seccomp:")),
+        (vec!["1".to_owned()], vec!["2".to_owned()])
+    );
     let has = |name: &str, most: &str| field(&limits, name)[..2] == [most, most];
     for name in ["Max file size", "Max core file size", "Max processes", "Max locked memory"] {
         assert!(has(name, "0"), "{name}: {limits}");
@@ -146,7 +155,10 @@ fn a_confined_process_reaches_nothing() {
     if geteuid().is_root() {
         let ids = field(confined, "Uid:");
         let id: u32 = ids[0].parse().unwrap();
-        assert!(id > 65_519 && ids == [&ids[0], &ids[0], "0", &ids[0]].map(ToString::to_string), "{confined}");
+        assert!(
+            id > 65_519 && ids == [&ids[0], &ids[0], "0", &ids[0]].map(ToString::to_string),
+            "{confined}"
+        );
         assert_eq!(field(confined, "Gid:"), [&ids[0], &ids[0], &ids[0], &ids[0]].map(ToString::to_string));
         assert_eq!(field(confined, "Groups:"), Vec::<String>::new());
     }
@@ -159,7 +171,8 @@ fn child_without_seccomp() {
     let arch = std::env::consts::ARCH.try_into().unwrap();
     let refused = seccompiler::SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let calls = [(libc::SYS_seccomp, vec![])].into();
-    let filter = seccompiler::SeccompFilter::new(calls, seccompiler::SeccompAction::Allow, refused, arch).unwrap();
+    let filter =
+        seccompiler::SeccompFilter::new(calls, seccompiler::SeccompAction::Allow, refused, arch).unwrap();
     let filter: seccompiler::BpfProgram = filter.try_into().unwrap();
     seccompiler::apply_filter_all_threads(&filter).unwrap();
     let refuses = confine(Seccomp::Required, 0, || Ok(())).unwrap_err().to_string();

@@ -71,7 +71,10 @@ struct Asked {
 
 /// Of a tracer that takes longer for a document than it takes all others to ask.
 fn asked() -> Asked {
-    let takes = Duration::from_millis(100);
+    asked_of(Duration::from_millis(100))
+}
+
+fn asked_of(takes: Duration) -> Asked {
     let slow = Slow { takes, made: 0.into(), now: 0.into(), most: 0.into() };
     let slow = Arc::new(slow);
     Asked { documents: Arc::default(), source: Arc::clone(&slow) as _, slow }
@@ -120,8 +123,7 @@ async fn those_who_wait_share_one_that_was_begun_after_they_asked() {
 async fn diagnoses_are_made_in_turn_and_no_other_document_waits_for_them() {
     let asked = asked();
     let of = |pid: &str| Question::Api(Resource::Doctor, vec![("pid".to_owned(), pid.to_owned())]);
-    let diagnoses =
-        ["1", "2"].map(|pid| tokio::spawn(asked.ask(&of(pid), Encoding::Identity)));
+    let diagnoses = ["1", "2"].map(|pid| tokio::spawn(asked.ask(&of(pid), Encoding::Identity)));
     tokio::time::sleep(Duration::from_millis(20)).await;
     let other = text(asked.plain(&QUEUES).await).await.unwrap();
     assert_eq!((other.as_str(), asked.slow.made.load(Ordering::Relaxed)), ("quick\n", 0));
@@ -168,7 +170,7 @@ async fn a_failure_is_passed_on() {
 #[tokio::test]
 async fn who_gives_up_does_not_let_two_be_made_at_once() {
     for question in [METRICS, DOCTOR] {
-        let asked = asked();
+        let asked = asked_of(Duration::from_secs(1));
         let ask = || asked.ask(&question, Encoding::Identity);
         for _ in 0..10 {
             assert!(timeout(Duration::from_millis(5), ask()).await.is_err());

@@ -9,8 +9,8 @@ use crate::runtime::confine::log::Log;
 use crate::runtime::confine::{self, Seccomp};
 use crate::serve::budget::Budget;
 use crate::serve::question::{LANES, PageSource};
-use crate::serve::web::{GRACE, listen};
 use crate::serve::web::settings::{Files, Loaded, SettingsSource, follow};
+use crate::serve::web::{GRACE, listen};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::net::TcpListener;
@@ -249,7 +249,9 @@ impl Supervisor {
                 Ok(false) => {}
                 Ok(true) => log::warn!("a socket of the web server did not listen any more, and does again"),
                 Err(error) => {
-                    log::error!("a socket of the web server does not listen any more: {error}; restart the daemon");
+                    log::error!(
+                        "a socket of the web server does not listen any more: {error}; restart the daemon"
+                    );
                 }
             }
         }

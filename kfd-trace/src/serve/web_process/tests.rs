@@ -3,15 +3,16 @@ use super::lane::{Lanes, answer, pairs};
 use crate::output::api::{Refusal, Resource};
 use crate::output::metrics::Format;
 use crate::output::page::Place;
-use crate::runtime::frames::{read_frame, write_frame};
 use crate::runtime::confine::Seccomp;
-use crate::serve::budget::Budget;
+use crate::runtime::frames::{read_frame, write_frame};
+use crate::serve::budget::{Budget, PAUSES, cpu_time};
 use crate::serve::question::PageSource;
 use crate::serve::web::settings::SettingsSource;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -101,6 +102,66 @@ fn a_diagnosis_delays_no_other_document() {
     answering.into_iter().for_each(|answering| answering.join().unwrap());
 }
 
+/// A process that was taken over asks as fast as it can.
+#[test]
+fn each_document_is_followed_by_three_times_its_cpu_time() {
+    struct Busy(Sender<(Instant, Instant)>);
+
+    impl PageSource for Busy {
+        fn metrics(&self, _: Format) -> Result<String, String> {
+            let (begin, from) = (Instant::now(), cpu_time());
+            while cpu_time() - from < BUSY {}
+            self.0.send((begin, Instant::now())).unwrap();
+            Ok(String::new())
+        }
+
+        fn page(&self, _: Place, _: &[(String, String)]) -> Result<String, Refusal> {
+            self.metrics(Format::Text).map_err(Refusal::Failed)
+        }
+
+        fn api(&self, _: Resource, _: &[(String, String)]) -> Result<String, Refusal> {
+            self.metrics(Format::Text).map_err(Refusal::Failed)
+        }
+
+        fn ready(&self) -> Result<(), String> {
+            self.metrics(Format::Text).map(drop)
+        }
+
+        fn healthy(&self) -> Result<(), String> {
+            self.ready()
+        }
+    }
+
+    const BUSY: Duration = Duration::from_millis(20);
+    for question in [
+        r#"{"Metrics":"Text"}"#,
+        r#"{"Page":["Node",[]]}"#,
+        r#"{"Api":["Doctor",[]]}"#,
+        "\"Ready\"",
+        "\"Healthy\"",
+    ] {
+        let (sends, made) = channel();
+        let budget = Arc::new(Budget::default());
+        let asks = |times: usize| {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            let (source, budget) = (Busy(sends.clone()), Arc::clone(&budget));
+            let answering = thread::spawn(move || answer(ours, &source, &budget));
+            (0..times).for_each(|_| write_frame(&mut theirs, question.as_bytes()).unwrap());
+            (0..times).for_each(|_| theirs.read_exact(&mut [0; 5]).unwrap());
+            drop(theirs);
+            answering.join().unwrap();
+        };
+        asks(2);
+        // As the next process of the web server.
+        asks(1);
+        let times: Vec<(Instant, Instant)> = made.try_iter().collect();
+        for pair in times.windows(2) {
+            assert!(pair[1].0 - pair[0].1 >= BUSY * PAUSES, "{question}: {times:?}");
+        }
+        assert_eq!(times.len(), 3);
+    }
+}
+
 #[test]
 fn without_a_tracer_one_line_says_so() {
     let (ours, theirs) = pairs().unwrap();
@@ -166,7 +227,8 @@ fn what_it_is_to_serve_comes_with_its_sockets() {
     assert_eq!(received, sent);
     assert_eq!(receive_files(&mut theirs).unwrap(), loaded.files);
     assert_eq!(receive_files(&mut theirs).unwrap_err().kind(), ErrorKind::UnexpectedEof);
-    let Descriptors { lanes: mut passed_lanes, pulse: mut passed_pulse, listeners, health: passed_health } = passed;
+    let Descriptors { lanes: mut passed_lanes, pulse: mut passed_pulse, listeners, health: passed_health } =
+        passed;
     let addresses = |listeners: &[TcpListener]| -> Vec<_> {
         listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
     };

@@ -160,7 +160,10 @@ fn killed(child: &mut Child, why: &'static str) -> io::Result<Ended> {
 fn timespec(duration: Duration) -> Timespec {
     // Not less than a millisecond, so that what is due is due then.
     let duration = duration.max(Duration::from_millis(1));
-    Timespec { tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX), tv_nsec: duration.subsec_nanos().into() }
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
 }
 
 #[cfg(test)]

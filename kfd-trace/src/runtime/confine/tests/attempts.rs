@@ -95,7 +95,16 @@ fn sockets(targets: &Targets) -> Vec<Attempt> {
     let Targets { listener, internal, lane, log, .. } = *targets;
     let (listener, lane, log) = (i64::from(listener), i64::from(lane), i64::from(log));
     // struct sockaddr_in of 127.0.0.1 and the port.
-    let to: [u16; 8] = [libc::AF_INET.cast_unsigned() as u16, internal.to_be(), 127_u16.to_le(), 0x0100_u16.to_le(), 0, 0, 0, 0];
+    let to: [u16; 8] = [
+        libc::AF_INET.cast_unsigned() as u16,
+        internal.to_be(),
+        127_u16.to_le(),
+        0x0100_u16.to_le(),
+        0,
+        0,
+        0,
+        0,
+    ];
     let nowhere: [u16; 8] = [0; 8];
     let (text, one, accepted) = (*b"GET /", 1_i32, i64::from(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC));
     let send = |socket: i64, flags: i32, to: i64, length: i64| {
@@ -189,7 +198,10 @@ fn itself() -> Vec<Attempt> {
         ("to outlive the tracer", call(libc::SYS_prctl, [i64::from(libc::PR_SET_PDEATHSIG), 0])),
         ("to be nicer to itself", call(libc::SYS_setpriority, [0, 0, 0])),
         ("to change its scheduler", call(libc::SYS_sched_setscheduler, [0, 0, address(&0_i32)])),
-        ("to raise its limits", call(libc::SYS_prlimit64, [0, libc::RLIMIT_NPROC.into(), address(&[9_u64; 2]), 0])),
+        (
+            "to raise its limits",
+            call(libc::SYS_prlimit64, [0, libc::RLIMIT_NPROC.into(), address(&[9_u64; 2]), 0]),
+        ),
     ]
 }
 
