@@ -6,6 +6,7 @@
 
 mod filter;
 pub(crate) mod log;
+mod scope;
 pub(crate) mod stream;
 
 use super::privilege;
@@ -71,6 +72,9 @@ pub(crate) fn confine<T>(
     logged("its priority", nice(NICE).map(drop).map_err(Into::into));
     change_user()?;
     privilege::give_up_all()?;
+    if let Err(error) = scope::scope() {
+        ::log::debug!("no Landlock: {error}");
+    }
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // A process that reads sees the tracer's end; this is for one that does not. A change of the user forgets it.
     set_parent_process_death_signal(Some(Signal::KILL))?;

@@ -15,6 +15,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 /// The loop turns at least this often.
 pub(crate) const TURN: Duration = Duration::from_secs(1);
 
+/// Beside other work, where no manager waits: so that a process that does nothing wakes up seldom.
+const REST: Duration = Duration::from_secs(4);
+
 /// Anything that is awaited for longer is taken for hanging: work begun elsewhere takes the kernel seconds.
 const LONGEST_WORK: Duration = Duration::from_secs(300);
 
@@ -74,7 +77,9 @@ impl Supervisor {
     pub(crate) async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let begin = Instant::now();
-        let mut turn = interval(TURN);
+        // Without a manager that waits for it, only the health shows it.
+        let every = if self.watchdog.is_some() { TURN } else { REST };
+        let mut turn = interval(every);
         turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {

@@ -7,18 +7,18 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 /// The tracer's process, and the one that serves.
 fn processes(daemon: &Daemon) -> Result<[Pid; 2]> {
-    let pids = daemon.processes()?.into_iter().map(pid).collect::<Option<Vec<_>>>();
+    let pids = daemon.processes()?.iter().map(|process| pid(process)).collect::<Option<Vec<_>>>();
     pids.and_then(|pids| pids.try_into().ok()).context("it serves by no process of its own")
 }
 
-fn pid(process: PathBuf) -> Option<Pid> {
+fn pid(process: &Path) -> Option<Pid> {
     process.file_name()?.to_str()?.parse().ok().map(Pid::from_raw)
 }
 

@@ -6,6 +6,7 @@ mod attempts;
 use super::*;
 use attempts::{Targets, attempts};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::process::{Pid, test_kill_process};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -187,4 +188,30 @@ fn without_a_filter_it_refuses_to_go_on() {
     assert!(child.wait().unwrap().success(), "{tried:?}");
     assert!(tried["with it"].ends_with("accept that with --without-seccomp"), "{tried:?}");
     assert_eq!(tried["without it"], "Ok(0)");
+}
+
+/// Run by the test below in its own process.
+#[test]
+#[ignore = "a part of a_scoped_process_signals_and_connects_to_nothing"]
+fn child_scoped() {
+    let victim = std::env::var(TARGETS).unwrap().parse().ok().and_then(Pid::from_raw).unwrap();
+    rustix::thread::set_no_new_privs(true).unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let scoped = scope::scope();
+    println!("tried to be scoped: {:?}", scoped.map_err(|error| error.raw_os_error()));
+    println!("tried to signal: {:?}", test_kill_process(victim).map_err(|error| error.raw_os_error()));
+    let connected = TcpStream::connect(listener.local_addr().unwrap()).map(drop);
+    println!("tried to connect: {:?}\ntried all", connected.map_err(|error| error.raw_os_error()));
+}
+
+/// Whatever its user is.
+#[test]
+fn a_scoped_process_signals_and_connects_to_nothing() {
+    let mut child = started("child_scoped", &std::process::id().to_string()).spawn().unwrap();
+    let tried = tried(&mut child);
+    assert!(child.wait().unwrap().success(), "{tried:?}");
+    // An older kernel refuses, and changes nothing.
+    let (signal, connect) =
+        if tried["to be scoped"] == "Ok(())" { ("Err(1)", "Err(Some(13))") } else { ("Ok(())", "Ok(())") };
+    assert_eq!((tried["to signal"].as_str(), tried["to connect"].as_str()), (signal, connect));
 }

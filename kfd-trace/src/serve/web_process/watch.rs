@@ -15,7 +15,7 @@ use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// Interval between a pulse's answer and the next pulse.
-const EVERY: Duration = Duration::from_secs(5);
+const EVERY: Duration = Duration::from_secs(10);
 
 /// An answer that takes longer does not come: the process has a tenth of a CPU at least where only the tracer runs beside it.
 const HANGS: Duration = Duration::from_secs(15);
@@ -174,21 +174,21 @@ mod tests {
     fn a_pulse_without_an_answer_ends_the_process_and_at_the_end_at_once() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
-        let mut pulse = Pulse { sent: None, next: at(5), end: None };
+        let mut pulse = Pulse { sent: None, next: at(10), end: None };
         assert_eq!(pulse.step(begin), Step::Wait(EVERY));
-        assert_eq!(pulse.step(at(5)), Step::Send);
-        pulse.sent = Some(at(5));
-        assert_eq!(pulse.step(at(10)), Step::Wait(Duration::from_secs(10)));
+        assert_eq!(pulse.step(at(10)), Step::Send);
+        pulse.sent = Some(at(10));
+        assert_eq!(pulse.step(at(15)), Step::Wait(Duration::from_secs(10)));
         let mut answered = pulse;
-        answered.answered(at(12));
-        assert_eq!(answered.step(at(12)), Step::Wait(EVERY));
-        assert_eq!(pulse.step(at(20)), Step::Kill("hangs"));
-        pulse.stops(at(12));
-        assert_eq!(pulse.step(at(12)), Step::Send, "it is asked again");
-        pulse.sent = Some(at(12));
-        assert_eq!(pulse.step(at(13)), Step::Kill("hangs"));
-        pulse.answered(at(13));
-        assert_eq!(pulse.step(at(13)), Step::Wait(GRACE + MARGIN - Duration::from_secs(1)));
-        assert_eq!(pulse.step(at(17)), Step::Kill("does not end"));
+        answered.answered(at(17));
+        assert_eq!(answered.step(at(17)), Step::Wait(EVERY));
+        assert_eq!(pulse.step(at(25)), Step::Kill("hangs"));
+        pulse.stops(at(17));
+        assert_eq!(pulse.step(at(17)), Step::Send, "it is asked again");
+        pulse.sent = Some(at(17));
+        assert_eq!(pulse.step(at(18)), Step::Kill("hangs"));
+        pulse.answered(at(18));
+        assert_eq!(pulse.step(at(18)), Step::Wait(GRACE + MARGIN - Duration::from_secs(1)));
+        assert_eq!(pulse.step(at(22)), Step::Kill("does not end"));
     }
 }
