@@ -78,8 +78,8 @@ impl Taken {
 /// Numbers of this user namespace: all, where the kernel has none (user_namespaces(7)).
 fn mapped(root: &Path, map: &str) -> Vec<Range<u64>> {
     match fs::read_to_string(root.join("proc/self").join(map)) {
-        Ok(map) => map.lines().filter_map(|line| inside(line)).collect(),
-        Err(_) => vec![0..u64::from(u32::MAX)],
+        Ok(map) => map.lines().filter_map(inside).collect(),
+        Err(_) => std::iter::once(0..u64::from(u32::MAX)).collect(),
     }
 }
 

@@ -5,7 +5,7 @@ mod attempts;
 
 use super::*;
 use attempts::{Targets, attempts};
-use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::process::{Pid, test_kill_process};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -199,7 +199,7 @@ fn child_scoped() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let scoped = scope::scope();
     println!("tried to be scoped: {:?}", scoped.map_err(|error| error.raw_os_error()));
-    println!("tried to signal: {:?}", test_kill_process(victim).map_err(|error| error.raw_os_error()));
+    println!("tried to signal: {:?}", test_kill_process(victim).map_err(Errno::raw_os_error));
     let connected = TcpStream::connect(listener.local_addr().unwrap()).map(drop);
     println!("tried to connect: {:?}\ntried all", connected.map_err(|error| error.raw_os_error()));
 }

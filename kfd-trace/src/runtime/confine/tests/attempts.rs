@@ -96,7 +96,7 @@ fn sockets(targets: &Targets) -> Vec<Attempt> {
     let (listener, lane, log) = (i64::from(listener), i64::from(lane), i64::from(log));
     // struct sockaddr_in of 127.0.0.1 and the port.
     let to: [u16; 8] = [
-        libc::AF_INET.cast_unsigned() as u16,
+        u16::try_from(libc::AF_INET).unwrap(),
         internal.to_be(),
         127_u16.to_le(),
         0x0100_u16.to_le(),
