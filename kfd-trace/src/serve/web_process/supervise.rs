@@ -13,7 +13,7 @@ use crate::serve::web::settings::{Files, Loaded, SettingsSource, follow};
 use crate::serve::web::{GRACE, listen};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
@@ -148,9 +148,18 @@ pub fn start(server: WebServer) -> io::Result<Running> {
     }
     let (ends, ended) = oneshot::channel();
     let (starts, started) = mpsc::channel();
-    let (budgets, supervised) = (Arc::default(), Arc::clone(&shared));
-    let supervisor =
-        Supervisor { listeners, health, allowed_hosts, source, seccomp, budgets, shared: supervised };
+    let sockets = listeners.iter().chain(&health);
+    let addresses = sockets.map(TcpListener::local_addr).collect::<io::Result<_>>()?;
+    let supervisor = Supervisor {
+        listeners,
+        health,
+        addresses,
+        allowed_hosts,
+        source,
+        seccomp,
+        budgets: Arc::default(),
+        shared: Arc::clone(&shared),
+    };
     thread::Builder::new().name("web".to_owned()).spawn(move || {
         supervisor.run(|first| drop(starts.send(first)));
         drop(ends);
@@ -196,6 +205,8 @@ struct Started {
 struct Supervisor {
     listeners: Vec<TcpListener>,
     health: Vec<TcpListener>,
+    /// Of both.
+    addresses: Vec<SocketAddr>,
     allowed_hosts: Vec<String>,
     source: Arc<dyn PageSource>,
     seccomp: Seccomp,
@@ -244,14 +255,13 @@ impl Supervisor {
 
     /// Has the sockets listen again that a process that was taken over has shut down.
     fn restore(&self) {
-        for listener in self.listeners.iter().chain(&self.health) {
-            match listen::restore(listener) {
+        let sockets = self.listeners.iter().chain(&self.health);
+        for (listener, address) in sockets.zip(&self.addresses) {
+            match listen::restore(listener, *address) {
                 Ok(false) => {}
-                Ok(true) => log::warn!("a socket of the web server did not listen any more, and does again"),
+                Ok(true) => log::warn!("{address} did not listen any more, and does again"),
                 Err(error) => {
-                    log::error!(
-                        "a socket of the web server does not listen any more: {error}; restart the daemon"
-                    );
+                    log::error!("{address} does not listen any more: {error}; restart the daemon");
                 }
             }
         }
@@ -349,6 +359,7 @@ mod tests {
         let supervisor = Supervisor {
             listeners: Vec::new(),
             health: Vec::new(),
+            addresses: Vec::new(),
             allowed_hosts: Vec::new(),
             source: Arc::new(Fake),
             seccomp: Seccomp::Required,

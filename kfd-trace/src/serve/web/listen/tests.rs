@@ -122,9 +122,21 @@ fn a_socket_that_was_shut_down_listens_again() {
                 listener.accept().is_ok()
             })
     };
+    // One with a port of the kernel's choice, and then one with a port that was requested.
     let [listener] = bind(&[ANY], "--web.listen-address").expect("a free port").try_into().unwrap();
     let address = listener.local_addr().unwrap();
-    assert!(listens(&listener) && connects(&listener) && !restore(&listener).unwrap());
+    shut_down_and_restored(listener, address, connects);
+    let [listener] = bind(&[address], "--web.listen-address").expect("it is free").try_into().unwrap();
+    shut_down_and_restored(listener, address, connects);
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "its port is free after that")]
+fn shut_down_and_restored(
+    listener: TcpListener,
+    address: SocketAddr,
+    connects: impl Fn(&TcpListener) -> bool,
+) {
+    assert!(listens(&listener) && connects(&listener) && !restore(&listener, address).unwrap());
     let inside = TcpListener::bind(ANY).unwrap();
     for connected in [false, true] {
         rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
@@ -135,7 +147,7 @@ fn a_socket_that_was_shut_down_listens_again() {
             inside.accept().unwrap();
         }
         assert!(!listens(&listener) && TcpStream::connect(address).is_err(), "{connected}");
-        assert!(restore(&listener).unwrap(), "{connected}");
+        assert!(restore(&listener, address).unwrap(), "{connected}");
         assert_eq!(listener.local_addr().unwrap(), address);
         assert!(connects(&listener), "{connected}");
     }
