@@ -185,6 +185,8 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Completions { shell }) => Ok(manual::completions(shell)?),
         Some(Command::Daemon(args)) => block_on(daemon::run(&daemon::DaemonOptions {
             roots,
+            seccomp: args.seccomp(),
+            otlp: exported(&args.otlp.clone().options(args.seccomp()))?,
             listen: (!args.systemd_socket).then_some(args.listen),
             web_config: args.web_config,
             health: args.health,
@@ -194,7 +196,6 @@ fn run(cli: Cli) -> Result<u8> {
             sample: args.ring.probes.sample,
             choice: args.ring.choice(Attach::Single),
             record: args.record.limits(),
-            otlp: exported(&args.otlp.options())?,
         })),
         Some(Command::ExecCommand { pipe, command }) => return Ok(exec_command(pipe, &command)),
     };

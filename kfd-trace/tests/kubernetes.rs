@@ -8,7 +8,8 @@ use axum::http::{Request, StatusCode};
 use kfd_trace::cli::{Cli, Command, DaemonArgs, Global};
 use kfd_trace::output::api::{Refusal, Resource};
 use kfd_trace::output::page::Place;
-use kfd_trace::serve::router::{self, PageSource};
+use kfd_trace::serve::question::PageSource;
+use kfd_trace::serve::router;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -78,6 +79,10 @@ impl PageSource for Pages {
     }
 
     fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn healthy(&self) -> Result<(), String> {
         Ok(())
     }
 }

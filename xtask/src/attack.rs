@@ -1,7 +1,9 @@
-//! `cargo xtask attack`: what a hostile client can do to a daemon that waits for a driver, on loopback, for some
-//! twenty seconds; and to one with 10,000 queues, which are generated (tests/load/src/serve.rs).
+//! `cargo xtask attack`: what a hostile client can do to a daemon that waits for a driver, on loopback; and to one with 10,000
+//! queues, which are generated (tests/load/src/serve.rs); and what becomes of it where one of its processes hangs.
 //!
 //! In: a binary. Out: a figure for each attack, beside what is accepted.
+
+mod processes;
 
 use crate::run::{self, Ended, step};
 use crate::{bench, build, paths};
@@ -11,6 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
+use processes::{asks_without_pause, few_descriptors, tracer_hangs, web_hangs, web_hangs_at_the_end};
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _, copy, sink};
@@ -27,6 +30,9 @@ pub(crate) struct Args {
     /// Attack this binary, not the one of this tree: to compare the two
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// Make only attacks whose name contains this
+    #[arg(value_name = "TEXT")]
+    only: Option<String>,
 }
 
 /// One row of the table.
@@ -42,7 +48,7 @@ struct Seen {
     well: bool,
 }
 
-const ATTACKS: [Attack; 8] = [
+const ATTACKS: [Attack; 13] = [
     Attack { name: "connections that end at once, six clients", goal: "peak under 40 MB", run: ended },
     Attack { name: "2,000 silent connections a second", goal: "no health check fails", run: silent },
     Attack { name: "the same of 64 addresses, health address", goal: "no health check fails", run: siege },
@@ -55,6 +61,15 @@ const ATTACKS: [Attack; 8] = [
     Attack { name: "a FIFO as web configuration", goal: "refused in one line", run: fifo },
     Attack { name: "another site's name as Host", goal: "421", run: other_host },
     Attack { name: "the process that serves is killed", goal: "200 within 5 s", run: killed },
+    Attack { name: "the process that serves hangs", goal: "200 within 45 s", run: web_hangs },
+    Attack { name: "it hangs at the end", goal: "ends well within 3 s", run: web_hangs_at_the_end },
+    Attack { name: "the process that traces hangs", goal: "not healthy, then healthy", run: tracer_hangs },
+    Attack {
+        name: "10,000 queues, clients without pauses",
+        goal: "under 60 % of a CPU",
+        run: asks_without_pause,
+    },
+    Attack { name: "48 descriptors, 100 idle", goal: "no health check fails", run: few_descriptors },
 ];
 
 /// How long each of them lasts.
@@ -82,9 +97,10 @@ pub(crate) fn attack(args: &Args) -> Result<bool> {
         None => build::build()?,
     };
     let mut all_well = true;
-    for Attack { name, goal, run } in ATTACKS {
+    let chosen = ATTACKS.iter().filter(|attack| attack.name.contains(args.only.as_deref().unwrap_or("")));
+    for Attack { name, goal, run } in chosen {
         step(format!("attack: {name}"));
-        let Seen { figure, well } = run(&binary).with_context(|| name.to_owned())?;
+        let Seen { figure, well } = run(&binary).with_context(|| (*name).to_owned())?;
         println!("{} {name:<42} {figure} (goal: {goal})", if well { "ok  " } else { "FAIL" });
         all_well &= well;
     }
@@ -93,7 +109,7 @@ pub(crate) fn attack(args: &Args) -> Result<bool> {
 
 /// The check of the test command.
 pub(crate) fn check() -> Result<()> {
-    if !attack(&Args { binary: None })? {
+    if !attack(&Args { binary: None, only: None })? {
         bail!("the daemon does not hold");
     }
     Ok(())
@@ -169,6 +185,7 @@ impl Daemon {
     fn status(&self, from: Ipv4Addr, path: &str, headers: &str) -> Result<u16> {
         status(self.connect(from)?, path, headers)
     }
+
     /// Its processes: the tracer's, and the one that serves.
     fn processes(&self) -> Result<Vec<PathBuf>> {
         run::family(self.process.0.id())
@@ -269,13 +286,18 @@ fn besieged(daemon: &Daemon, attackers: &[Ipv4Addr], health: u16) -> Result<Seen
 /// Of a client that waits for many others to be served.
 const LONG: Duration = Duration::from_secs(120);
 
-/// Of 64 clients, half ask for the exposition, a quarter for the page, a quarter for the API's queues, three times each.
-fn many_at_once(_: &Path) -> Result<Seen> {
+/// A daemon with 10,000 queues.
+fn large() -> Result<Daemon> {
     let program = bench::daemon::build()?;
     let mut command = Command::new(program);
     // It runs until its standard input ends.
     command.arg("serve").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let daemon = Daemon::start(&mut command)?;
+    Daemon::start(&mut command)
+}
+
+/// Of 64 clients, half ask for the exposition, a quarter for the page, a quarter for the API's queues, three times each.
+fn many_at_once(_: &Path) -> Result<Seen> {
+    let daemon = large()?;
     let read = |path: &str| -> Result<usize> {
         let mut stream = daemon.connect(ATTACKER)?;
         stream.set_read_timeout(Some(LONG))?;

@@ -7,6 +7,7 @@ use crate::otlp::{OtlpOptions, Protocol};
 use crate::output::metrics::Detail;
 use crate::recording::FolderLimits;
 use crate::remote::Secret;
+use crate::runtime::confine::Seccomp;
 use crate::serve::web::listen::{DEFAULT_ADDRESS, address};
 use crate::serve::web::names::host_name;
 use clap::{Args, ValueEnum};
@@ -35,6 +36,10 @@ pub struct DaemonArgs {
     /// localhost and the machine's own name are always answered.
     #[arg(long = "web.allowed-host", value_name = "NAME", value_parser = host_name)]
     pub allowed_hosts: Vec<String>,
+    /// Serve and send also where the kernel or a container refuses the filter of system calls for the processes that do
+    /// (docs/security.md): whoever takes one of them over is then confined by its user and its missing capabilities alone.
+    #[arg(long = "without-seccomp")]
+    pub without_seccomp: bool,
     #[command(flatten)]
     pub metrics: MetricsArgs,
     #[command(flatten)]
@@ -43,6 +48,13 @@ pub struct DaemonArgs {
     pub otlp: OtlpArgs,
     #[command(flatten)]
     pub ring: TracingOptions,
+}
+
+impl DaemonArgs {
+    #[must_use]
+    pub fn seccomp(&self) -> Seccomp {
+        if self.without_seccomp { Seccomp::Optional } else { Seccomp::Required }
+    }
 }
 
 /// Which processes and queues have series of their own. Of a switch and its opposite the last one counts.
@@ -145,14 +157,14 @@ enum OtlpEvents {
 
 impl OtlpArgs {
     #[must_use]
-    pub fn options(self) -> OtlpOptions {
+    pub fn options(self, seccomp: Seccomp) -> OtlpOptions {
         let OtlpArgs { endpoint, protocol, events, queue } = self;
         let protocol = protocol.map(|protocol| match protocol {
             OtlpProtocol::Http => Protocol::Http,
             OtlpProtocol::Grpc => Protocol::Grpc,
         });
         let queue_bytes = usize::try_from(queue).unwrap_or(usize::MAX);
-        OtlpOptions { endpoint, protocol, queue_bytes, all: events == OtlpEvents::All }
+        OtlpOptions { endpoint, protocol, queue_bytes, all: events == OtlpEvents::All, seccomp }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::probes::plan::Choice;
 use crate::probes::session::Session;
 use crate::recording::FolderLimits;
 use crate::runtime::code;
+use crate::runtime::confine::Seccomp;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 use crate::runtime::privilege::{self, Reads};
 use crate::runtime::signals::{Hangups, Signals};
@@ -66,6 +67,7 @@ pub struct DaemonOptions {
     pub record: Option<FolderLimits>,
     /// `None`: nothing is exported.
     pub otlp: Option<otlp::Settings>,
+    pub seccomp: Seccomp,
 }
 
 /// Runs until SIGTERM or SIGINT; SIGHUP changes nothing.
@@ -86,7 +88,7 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     let memory = !options.sample.is_zero();
     privilege::give_up(
         &options.roots,
-        Reads { tracefs: options.choice.tracepoints, memory, ..Reads::default() },
+        Reads { tracefs: options.choice.tracepoints, memory, changes_user: true, ..Reads::default() },
     )?;
     // After that, so that what can be read now can be read again.
     let configured =
@@ -107,7 +109,8 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
         options.otlp.as_ref().map(|settings| Export::start(settings, &options.roots)).transpose()?;
     export.iter().for_each(|export| export.join(&page));
     let allowed_hosts = options.allowed_hosts.clone();
-    let server = WebServer { listeners, health, allowed_hosts, configured, source: page.clone() };
+    let seccomp = options.seccomp;
+    let server = WebServer { listeners, health, allowed_hosts, configured, source: page.clone(), seccomp };
     let server = web_process::start(server).map_err(cannot)?;
     for address in served {
         say(format_args!("serving {scheme}://{address}/metrics"));
@@ -116,7 +119,7 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
         say(format_args!("serving http://{address}/-/healthy"));
     }
     exposed.iter().for_each(|line| log::warn!("{line}"));
-    let mut supervisor = Supervisor::from_env();
+    let mut supervisor = Supervisor::from_env(page.turned(), server.turned());
     let past = options.record.as_ref().map(|limits| PastReading::start(&limits.folder, &options.roots));
     let kept =
         Kept { past: past.unwrap_or_default(), recording: recording.as_mut(), export: export.as_mut() };

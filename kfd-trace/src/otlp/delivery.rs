@@ -7,6 +7,7 @@ use super::settings::Way;
 use super::verdict::Verdict;
 use crate::output::exported::Exported;
 use crate::runtime::confine;
+use crate::runtime::confine::log::Log;
 use crate::runtime::frames::{read_frame, write_frame};
 use crate::text::escape;
 use std::io;
@@ -16,6 +17,9 @@ use std::os::unix::net::UnixStream;
 use std::process::Child;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// The process's name in the log.
+const NAME: &str = "kfd-trace-otlp";
 
 /// Pause after a failure; each further one is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -253,6 +257,7 @@ pub(super) trait Sends {
 struct Link {
     child: Child,
     control: UnixStream,
+    log: Option<Log>,
 }
 
 impl Drop for Link {
@@ -260,6 +265,7 @@ impl Drop for Link {
         // What it has to do is done with its answer.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        self.log.take().into_iter().for_each(Log::finish);
     }
 }
 
@@ -278,10 +284,11 @@ impl Link {
         // Where the system's authorities are.
         let found = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| (name, std::env::var_os(name)));
         command.envs(found.into_iter().filter_map(|(name, value)| Some((name, value?))));
-        command.stdin(OwnedFd::from(theirs)).stdout(OwnedFd::from(stream));
+        let (log, stderr) = confine::log::pipe(NAME)?;
+        command.stdin(OwnedFd::from(theirs)).stdout(OwnedFd::from(stream)).stderr(stderr);
         let child = command.spawn()?;
         drop(command);
-        let mut link = Link { child, control };
+        let mut link = Link { child, control, log: Some(log) };
         write_frame(&mut link.control, &serde_json::to_vec(way)?)?;
         Ok(match link.said()? {
             Said::Ready => Ok(link),

@@ -7,7 +7,8 @@ use super::settings::{Protocol, Way};
 use super::verdict::{Grpc, Verdict, of_grpc, of_http};
 use crate::probes::error::chain;
 use crate::remote::{Trust, TrustOptions};
-use crate::runtime::confine;
+use crate::runtime::confine::stream::UntilDropped;
+use crate::runtime::confine::{self, confine};
 use crate::runtime::exit::Stop;
 use crate::runtime::frames::{read_frame, write_frame};
 use crate::runtime::signals::{Hangups, Signals};
@@ -42,6 +43,9 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 /// The process's name: 15 bytes at most.
 const NAME: &CStr = c"kfd-trace-otlp";
+
+/// It opens none once it is confined.
+const DESCRIPTORS: u64 = 0;
 
 /// A request has some 1 MiB.
 const LONGEST_REQUEST: u32 = 64 << 20;
@@ -86,10 +90,15 @@ async fn send() -> io::Result<()> {
     let (to_read, stream) = (control.try_clone()?, TcpStream::from(dup(io::stdout().as_fd())?));
     stream.set_nonblocking(true)?;
     let trust = way.tls.then(|| trust(&way)).transpose();
-    confine::confine()?;
+    let confined = confine(way.seccomp, DESCRIPTORS, || requests(to_read));
+    let mut requests = match confined {
+        Ok((requests, _)) => requests,
+        Err(error) => return say(&mut control, &Said::Of(Verdict::Broken(error.to_string()))),
+    };
     let connected = match trust {
         Ok(trust) => {
-            timeout(way.timeout(), connect(&way, tokio::net::TcpStream::from_std(stream)?, trust)).await
+            let stream = UntilDropped(tokio::net::TcpStream::from_std(stream)?);
+            timeout(way.timeout(), connect(&way, stream, trust)).await
         }
         Err(line) => Ok(Err(line)),
     };
@@ -98,7 +107,6 @@ async fn send() -> io::Result<()> {
         Err(why) => return say(&mut control, &Said::Of(Verdict::Broken(why))),
     };
     say(&mut control, &Said::Ready)?;
-    let mut requests = requests(to_read)?;
     loop {
         let request = tokio::select! {
             request = requests.recv() => request,
@@ -166,7 +174,7 @@ struct Connection {
 
 async fn connect(
     way: &Way,
-    stream: tokio::net::TcpStream,
+    stream: UntilDropped<tokio::net::TcpStream>,
     trust: Option<Trust>,
 ) -> Result<Connection, String> {
     let Some(trust) = trust else { return talk(way, stream).await };

@@ -4,6 +4,7 @@
 //! In: an option, and a look-up of a variable. Out: [`Settings`], or one line about what is wrong; `None` where nothing is exported.
 
 use crate::remote::{Secret, Target};
+use crate::runtime::confine::Seccomp;
 use crate::runtime::exit::Stop;
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,7 @@ pub struct OtlpOptions {
     pub queue_bytes: usize,
     /// Also events that the history does not keep.
     pub all: bool,
+    pub seccomp: Seccomp,
 }
 
 /// Where records go.
@@ -56,6 +58,8 @@ pub struct Way {
     pub authorities: Option<PathBuf>,
     pub cert: Option<PathBuf>,
     pub key: Option<PathBuf>,
+    #[serde(default)]
+    pub seccomp: Seccomp,
 }
 
 impl std::fmt::Debug for Way {
@@ -211,6 +215,7 @@ impl Settings {
             authorities: file("CERTIFICATE"),
             cert: file("CLIENT_CERTIFICATE"),
             key: file("CLIENT_KEY"),
+            seccomp: options.seccomp,
         };
         let mut resource = match plain("OTEL_RESOURCE_ATTRIBUTES") {
             None => Vec::new(),
@@ -267,7 +272,8 @@ mod tests {
 
     fn read(url: Option<&str>, environment: &[(&str, &str)]) -> Result<Option<Settings>, Stop> {
         let endpoint = url.map(|url| Secret::new(url.to_owned()));
-        let options = OtlpOptions { endpoint, protocol: None, queue_bytes: 1, all: false };
+        let options =
+            OtlpOptions { endpoint, protocol: None, queue_bytes: 1, all: false, seccomp: Seccomp::Required };
         let variable = |name: &str| {
             environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };

@@ -6,6 +6,7 @@ use super::settings::{OtlpOptions, Settings};
 use super::verdict::Verdict;
 use crate::output::exported::{ExportFigures, Exported};
 use crate::remote::Secret;
+use crate::runtime::confine::Seccomp;
 use prost::Message as _;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,8 @@ use std::time::Duration;
 
 fn settings(environment: &[(&str, &str)]) -> Settings {
     let endpoint = Some(Secret::new("http://127.0.0.1:9".to_owned()));
-    let options = OtlpOptions { endpoint, protocol: None, queue_bytes: 100, all: false };
+    let options =
+        OtlpOptions { endpoint, protocol: None, queue_bytes: 100, all: false, seccomp: Seccomp::Required };
     let variable = |name: &str| {
         environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
     };

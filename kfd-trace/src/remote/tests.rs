@@ -9,7 +9,8 @@ use crate::output::page::Place;
 use crate::output::reported::tests::Served;
 use crate::output::top::tests::{attached, moments};
 use crate::runtime::exit::Stop;
-use crate::serve::router::{PageSource, router};
+use crate::serve::question::PageSource;
+use crate::serve::router::router;
 use crate::serve::web::tests::harness::Server;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,6 +49,10 @@ impl PageSource for Site {
 
     fn ready(&self) -> Result<(), String> {
         self.why_not.clone().map_or(Ok(()), Err)
+    }
+
+    fn healthy(&self) -> Result<(), String> {
+        Ok(())
     }
 }
 

@@ -3,9 +3,10 @@
 //!
 //! Independent of KFD.
 
+pub mod beat;
 pub mod clock;
 pub(crate) mod code;
-pub(crate) mod confine;
+pub mod confine;
 pub mod exit;
 pub(crate) mod frames;
 pub mod launched;
@@ -21,3 +22,4 @@ pub mod systemd;
 pub mod terminal;
 pub(crate) mod ticks;
 pub mod timeout;
+pub(crate) mod unused_user;

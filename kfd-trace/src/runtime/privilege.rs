@@ -11,6 +11,7 @@ use crate::kernel::findings::{foreign_pids, unprivileged};
 use crate::kernel::{Capabilities, Capability, Preflight, Roots};
 use crate::probes::load;
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
@@ -76,6 +77,8 @@ pub struct Reads {
     /// What other users' processes have open and mapped (fs/proc/base.c, proc_pid_get_link makes ptrace's
     /// check).
     pub descriptors: bool,
+    /// Nothing: it starts processes that change their user, where it runs as root.
+    pub changes_user: bool,
 }
 
 /// Gives up for good what this process no longer needs, and reports what is missing. Must be called before
@@ -86,7 +89,7 @@ pub struct Reads {
 /// If the kernel refuses: the process would continue with more than it should have. If procfs is not the
 /// host's.
 pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
-    let Reads { tracefs, debugfs, memory, descriptors } = reads;
+    let Reads { tracefs, debugfs, memory, descriptors, changes_user } = reads;
     load::allow_locked_memory();
     let seen = Preflight::read(roots);
     // Without CAP_SYS_PTRACE, PID 1's namespace can no longer be determined.
@@ -100,7 +103,9 @@ pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
         others: memory || descriptors,
         strict_perf: seen.perf_event_paranoid.is_none_or(|level| level > 2),
     };
-    reduce(needs).map_err(|error| Stop::failed(format!("capabilities cannot be given up: {error}")))?;
+    let passed = if changes_user && geteuid().is_root() { CHANGES_USER } else { Capabilities(0) };
+    reduce(needs, passed)
+        .map_err(|error| Stop::failed(format!("capabilities cannot be given up: {error}")))?;
     let traces = seen.capabilities.is_some_and(Capabilities::can_trace);
     for finding in unprivileged(&seen).iter().filter(|_| traces) {
         say(format_args!("{finding}"));
@@ -132,19 +137,28 @@ fn is_closed(folder: &Path) -> bool {
     std::fs::read_dir(folder).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
 }
 
+/// `CAP_SETGID` and `CAP_SETUID` (linux/capability.h). A process of root passes them on to the processes that it starts,
+/// which change their user and give them up; in its own effective set they are not.
+const CHANGES_USER: Capabilities = Capabilities(1 << 6 | 1 << 7);
+
 /// Gives up all capabilities for good. Must be called before there is a second thread.
 ///
 /// # Errors
 /// If the kernel refuses.
 pub(crate) fn give_up_all() -> Result<(), Errno> {
-    keep(|_| Capabilities(0))
+    keep(|_| Capabilities(0), Capabilities(0))
 }
 
-fn reduce(needs: Needs) -> Result<(), Errno> {
-    keep(|held| kept(held, needs))
+fn reduce(needs: Needs, passed: Capabilities) -> Result<(), Errno> {
+    keep(|held| kept(held, needs), passed)
 }
 
-fn keep(of: impl FnOnce(Capabilities) -> Capabilities) -> Result<(), Errno> {
+/// `passed`: those that children of root get, as far as they are held.
+fn keep(of: impl FnOnce(Capabilities) -> Capabilities, passed: Capabilities) -> Result<(), Errno> {
+    let held = capabilities(None)?;
+    let passed = held.permitted & CapabilitySet::from_bits_retain(passed.0);
+    // First, since an inheritable one must be in the bounding set (security/commoncap.c, cap_capset).
+    set_capabilities(None, CapabilitySets { inheritable: passed, ..held })?;
     for bit in 0..u64::BITS {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
             Ok(()) => {}
@@ -154,9 +168,8 @@ fn keep(of: impl FnOnce(Capabilities) -> Capabilities) -> Result<(), Errno> {
         }
     }
     clear_ambient_capability_set()?;
-    let held = Capabilities(capabilities(None)?.permitted.bits());
-    let kept = CapabilitySet::from_bits_retain(of(held).0);
-    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    let kept = CapabilitySet::from_bits_retain(of(Capabilities(held.permitted.bits())).0);
+    let sets = CapabilitySets { effective: kept, permitted: kept | passed, inheritable: passed };
     set_capabilities(None, sets)?;
     set_no_new_privs(true)
 }

@@ -3,6 +3,7 @@
 //!
 //! Without a manager that requests this (NOTIFY_SOCKET, WATCHDOG_USEC), sends nothing.
 
+use super::beat::Beat;
 use crate::text::escape;
 use sd_notify::NotifyState;
 use std::fmt::Display;
@@ -14,8 +15,15 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 /// The loop turns at least this often.
 pub(crate) const TURN: Duration = Duration::from_secs(1);
 
+/// Beside other work, where no manager waits: so that a process that does nothing wakes up seldom.
+const REST: Duration = Duration::from_secs(4);
+
 /// Anything that is awaited for longer is taken for hanging: work begun elsewhere takes the kernel seconds.
 const LONGEST_WORK: Duration = Duration::from_secs(300);
+
+/// A web server that is not well for longer is not started again by this process: its start may take a minute, and the pause
+/// before half of one.
+const LONGEST_START: Duration = Duration::from_secs(120);
 
 type Notify = Box<dyn FnMut(&[NotifyState<'_>]) -> io::Result<()>>;
 
@@ -23,17 +31,23 @@ type Notify = Box<dyn FnMut(&[NotifyState<'_>]) -> io::Result<()>>;
 pub(crate) struct Supervisor {
     notify: Notify,
     watchdog: Option<Watchdog>,
+    /// The loop that this is called from.
+    turned: Beat,
+    /// The loop that keeps the web server running.
+    serves: Beat,
 }
 
 impl Supervisor {
-    /// For the manager that started this process.
-    pub(crate) fn from_env() -> Self {
-        Supervisor::new(Box::new(sd_notify::notify), sd_notify::watchdog_enabled())
+    /// For the manager that started this process. `turned`: the loop that this is called from; `serves`: the one that keeps
+    /// the web server running.
+    pub(crate) fn from_env(turned: Beat, serves: Beat) -> Self {
+        Supervisor::new(Box::new(sd_notify::notify), sd_notify::watchdog_enabled(), turned, serves)
     }
 
     /// `timeout`: the manager ends this process after this long without a message.
-    fn new(notify: Notify, timeout: Option<Duration>) -> Self {
-        Supervisor { notify, watchdog: timeout.map(|timeout| Watchdog { every: timeout / 2, last: None }) }
+    fn new(notify: Notify, timeout: Option<Duration>, turned: Beat, serves: Beat) -> Self {
+        let watchdog = timeout.map(|timeout| Watchdog { every: timeout / 2, last: None });
+        Supervisor { notify, watchdog, turned, serves }
     }
 
     /// The daemon is up: it traces, or waits for its driver.
@@ -48,6 +62,10 @@ impl Supervisor {
 
     /// Must be called at each turn of the loop, and from nowhere else.
     pub(crate) fn alive(&mut self) {
+        self.turned.turn();
+        if self.serves.age() > LONGEST_START {
+            return;
+        }
         let now = Instant::now();
         if self.watchdog.as_mut().is_some_and(|watchdog| watchdog.is_due(now)) {
             self.send(&[NotifyState::Watchdog]);
@@ -57,12 +75,11 @@ impl Supervisor {
     /// Awaits work done elsewhere, or a pause; meanwhile reports the process as alive, as long as that is
     /// credible.
     pub(crate) async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
-        if self.watchdog.is_none() {
-            return work.await;
-        }
         let mut work = pin!(work);
         let begin = Instant::now();
-        let mut turn = interval(TURN);
+        // Without a manager that waits for it, only the health shows it.
+        let every = if self.watchdog.is_some() { TURN } else { REST };
+        let mut turn = interval(every);
         turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -99,6 +116,7 @@ impl Watchdog {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::runtime::beat::tests::stuck_for;
     use std::cell::RefCell;
     use std::rc::Rc;
     use tokio::time::{advance, sleep};
@@ -111,7 +129,8 @@ pub(crate) mod tests {
             keeps.borrow_mut().extend(states.iter().map(ToString::to_string));
             Ok(())
         });
-        (Supervisor::new(notify, Some(Duration::from_secs(60))), messages)
+        let timeout = Some(Duration::from_secs(60));
+        (Supervisor::new(notify, timeout, Beat::default(), Beat::default()), messages)
     }
 
     #[tokio::test(start_paused = true)]
@@ -141,6 +160,25 @@ pub(crate) mod tests {
         assert_eq!(messages.borrow().len(), 4, "at 0, 30, 60 and 90 s");
         supervisor.beside(sleep(LONGEST_WORK * 10)).await;
         assert!(messages.borrow().len() <= 14, "{}", messages.borrow().len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_web_server_that_is_not_started_again_ends_the_keep_alives() {
+        let (mut supervisor, messages) = listening();
+        supervisor.serves = stuck_for(LONGEST_START.as_secs() + 1);
+        supervisor.alive();
+        assert!(messages.borrow().is_empty());
+        supervisor.serves.turn();
+        supervisor.alive();
+        assert_eq!(*messages.borrow(), ["WATCHDOG=1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_loop_turns_with_and_without_a_manager_and_beside_other_work() {
+        let (supervisor, _) = listening();
+        let mut supervisor = Supervisor { watchdog: None, turned: stuck_for(100), ..supervisor };
+        supervisor.beside(sleep(TURN)).await;
+        assert!(supervisor.turned.age() < Duration::from_secs(100));
     }
 
     #[test]

@@ -12,13 +12,17 @@ use crate::output::page::{self, PageQuery, PageView, Past, Place, Subject};
 use crate::output::status::Losses;
 use crate::recording::Watch;
 use crate::runtime::clock;
-use crate::serve::router::PageSource;
+use crate::serve::question::PageSource;
 use crate::state::{Class, Filter, History, Kept};
 use crate::text::clock::Clock;
 use jiff::tz::TimeZone;
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
+use std::time::Duration;
+
+/// A loop that has not turned for so long hangs: it turns once a second.
+const HANGS: Duration = Duration::from_secs(10);
 
 /// The time of a response.
 struct Now {
@@ -231,5 +235,16 @@ impl PageSource for SharedPage {
             Phase::Serving(_) => Ok(()),
             Phase::Waiting { why, .. } => Err(why.clone()),
         }
+    }
+
+    fn healthy(&self) -> Result<(), String> {
+        let age = self.turned.age();
+        if age < HANGS {
+            return Ok(());
+        }
+        Err(format!(
+            "the tracer's loop has not turned for {} s: see its log and /proc/PID/stack",
+            age.as_secs()
+        ))
     }
 }

@@ -3,9 +3,9 @@
 //! In: what reads a node, and what writes a document of that. Out: the document. One reading is made at a time, on a thread
 //! of its own, since a process or a driver that hangs blocks it; all clients of the next second share it.
 
+use super::budget::{LONGEST_PAUSE, cpu_time, pause, sleep_until};
 use crate::doctor::progress::{Progress, Step};
 use crate::output::api::Refusal;
-use rustix::time::{ClockId, clock_gettime};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,12 +17,6 @@ const TIMEOUT: Duration = Duration::from_secs(8);
 
 /// For so long after its end a reading is shared.
 const SHARED: Duration = Duration::from_secs(1);
-
-/// After work comes a pause of so many times its CPU time, so that a client without pauses takes a quarter of a CPU.
-const PAUSES: u32 = 3;
-
-/// Longer than that nothing waits for earlier work: clients give up.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 /// Diagnoses of readings of this kind.
 pub(super) struct Diagnoses<T> {
@@ -149,17 +143,11 @@ impl Pause {
     /// Each CPU second is followed by its own pause, also where the work was done in an earlier one's.
     fn add<T>(&mut self, is_reading: bool, began: Instant, answer: &Answer<T>) {
         let Answer { ended, cpu, .. } = answer;
-        let pause = *cpu * PAUSES;
+        let pause = pause(*cpu);
         let from = self.reading.map_or(began, |reading| reading.max(began));
         let next = from + ended.saturating_duration_since(began) + pause;
         self.reading = Some(next.min(*ended + LONGEST_PAUSE));
-        self.document = (!is_reading).then(|| *ended + pause.min(LONGEST_PAUSE));
-    }
-}
-
-fn sleep_until(time: Option<Instant>) {
-    if let Some(pause) = time.and_then(|time| time.checked_duration_since(Instant::now())) {
-        thread::sleep(pause);
+        self.document = (!is_reading).then(|| *ended + pause);
     }
 }
 
@@ -202,11 +190,6 @@ fn too_long(since: Duration, progress: &Progress) -> Refusal {
              many; see /proc/{pid}/stack"
         ),
     })
-}
-
-/// Of this thread.
-fn cpu_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
-//! Bounds what the pages cost: one exposition, one diagnosis and one other document are made at a time, those who wait for
-//! the exposition share it, and what is made but not yet sent has a limit.
+//! Bounds what the pages cost the web server: one document of each lane is made at a time, those who wait for the same one
+//! share it, and what is made but not yet sent has a limit. What documents cost the tracer is bounded by
+//! itself ([`super::budget`]).
 //!
-//! In: what makes a document. Out: the body of a response. No response is older than its request.
+//! In: who answers, and a question. Out: a document, or why there is none. None is older than its request.
 
 use super::negotiate::Encoding;
-use crate::output::metrics::Format;
+use super::question::{LANES, PageSource, Question};
+use crate::output::api::Refusal;
+use crate::output::page;
 use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
 use std::collections::BTreeMap;
@@ -12,10 +15,9 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 /// Bytes that were made and wait for those who read them; beyond that those are dropped of which nothing was read
 /// for longest. Six expositions of 10,000 queues.
@@ -24,149 +26,129 @@ const UNSENT: usize = 32 << 20;
 /// A connection holds one of these when its document is dropped.
 const CHUNK: usize = 64 << 10;
 
-/// After an exposition comes a pause of so many times the time that it took, so that whoever asks without pause
-/// takes a quarter of a CPU.
-const PAUSES: u32 = 3;
-
-/// Longer than that no exposition waits for another.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
 #[derive(Default)]
 pub(super) struct Documents {
-    /// When the next one may begin. Locked by whoever makes one, to its end even if nobody waits for it any more.
-    exposition: Arc<tokio::sync::Mutex<Option<Instant>>>,
-    /// Requests that wait for the exposition, or are about to: the last one leaves none in memory.
-    waiting: Mutex<Waiting>,
-    /// A diagnosis takes seconds, for which no other document waits. [`super::diagnoses`] has its order and its bounds: this lock
-    /// only keeps requests that wait for it from taking all threads of the pool.
-    doctor: Arc<tokio::sync::Mutex<()>>,
-    other: Arc<tokio::sync::Mutex<()>>,
+    lanes: [Lane; LANES],
     unsent: Unsent,
 }
 
 #[derive(Default)]
-struct Waiting {
-    count: usize,
-    /// The last exposition of each kind, and when it was begun.
-    last: BTreeMap<Kind, (Instant, Made)>,
+struct Lane {
+    /// Locked while one is made, to its end even if nobody waits for it any more.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Documents for which requests wait: the last request leaves none in memory.
+    wanted: Mutex<BTreeMap<Key, Wanted>>,
 }
 
-/// Clients that accept the same share an exposition.
-type Kind = (Format, Encoding);
+/// Clients that ask and accept the same share a document.
+type Key = (Question, Encoding);
 
-type Made = Result<Arc<Document>, String>;
+#[derive(Default)]
+struct Wanted {
+    waiting: usize,
+    /// The last one, and when it was begun.
+    last: Option<(Instant, Made)>,
+}
 
-/// A request that waits for the exposition.
-struct Waits<'a>(&'a Documents);
+pub(super) type Made = Result<Arc<Document>, Refusal>;
+
+impl Lane {
+    fn wanted(&self) -> MutexGuard<'_, BTreeMap<Key, Wanted>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request that waits for a document.
+struct Waits<'a> {
+    lane: &'a Lane,
+    key: Key,
+}
+
+impl<'a> Waits<'a> {
+    fn new(lane: &'a Lane, key: Key) -> Self {
+        lane.wanted().entry(key.clone()).or_default().waiting += 1;
+        Waits { lane, key }
+    }
+
+    /// One that was begun after this time, and is still whole.
+    fn shared(&self, asked: Instant) -> Option<Made> {
+        let wanted = self.lane.wanted();
+        let (begun, made) = wanted.get(&self.key)?.last.as_ref()?;
+        let is_whole = made.as_ref().map_or(true, |document| document.left().chunks.is_some());
+        (*begun >= asked && is_whole).then(|| made.clone())
+    }
+}
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.0.waiting();
-        waiting.count -= 1;
-        if waiting.count == 0 {
-            waiting.last.clear();
+        let mut all = self.lane.wanted();
+        let Some(wanted) = all.get_mut(&self.key) else { return };
+        wanted.waiting -= 1;
+        if wanted.waiting == 0 {
+            all.remove(&self.key);
         }
     }
 }
 
 impl Documents {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The exposition, begun after this call. `make` may block.
+    /// The document, begun after this call.
     ///
     /// # Errors
-    /// The line of `make`, or that it panicked.
-    pub(super) async fn exposition(
+    /// Those of the source; that it panicked.
+    pub(super) async fn get(
         self: &Arc<Self>,
-        kind: Kind,
-        make: impl FnOnce() -> Result<String, String> + Send + 'static,
-    ) -> Result<Body, String> {
+        source: &Arc<dyn PageSource>,
+        question: Question,
+        encoding: Encoding,
+    ) -> Made {
         let asked = Instant::now();
-        self.waiting().count += 1;
-        let waits = Waits(self);
-        let next = Arc::clone(&self.exposition).lock_owned().await;
-        let shared = self.waiting().last.get(&kind).cloned().filter(|(begun, _)| *begun >= asked);
-        let made = match shared {
-            Some((_, made)) => made,
-            // A task of its own: a client that disconnects ends this future, and not what was begun.
-            None => {
-                let made = tokio::spawn(Arc::clone(self).make(next, kind, make)).await;
-                made.unwrap_or_else(|error| Err(error.to_string()))
-            }
-        };
-        drop(waits);
-        made.map(Document::body)
+        let lane = &self.lanes[question.lane()];
+        let waits = Waits::new(lane, (question, encoding));
+        let turn = Arc::clone(&lane.turn).lock_owned().await;
+        if let Some(made) = waits.shared(asked) {
+            return made;
+        }
+        // A task of its own: a client that disconnects ends this future, and not what was begun.
+        let made = Arc::clone(self).make(turn, Arc::clone(source), waits.key.clone());
+        tokio::spawn(made).await.unwrap_or_else(|error| Err(Refusal::Failed(error.to_string())))
     }
 
     async fn make(
         self: Arc<Self>,
-        mut next: OwnedMutexGuard<Option<Instant>>,
-        kind: Kind,
-        make: impl FnOnce() -> Result<String, String> + Send + 'static,
+        turn: OwnedMutexGuard<()>,
+        source: Arc<dyn PageSource>,
+        (question, encoding): Key,
     ) -> Made {
-        if let Some(next) = *next {
-            sleep_until(next).await;
-        }
-        if self.waiting().count == 0 {
-            return Err("nobody waits for it any more".to_owned());
-        }
         let begun = Instant::now();
-        let (_, encoding) = kind;
-        let make = move || encoding.encode(make()?).map_err(|error| error.to_string());
-        let bytes = spawn_blocking(make).await.unwrap_or_else(|error| Err(error.to_string()));
-        let made = bytes.map(|bytes| self.unsent.add(&bytes));
-        let pause = (begun.elapsed() * PAUSES).min(LONGEST_PAUSE);
-        *next = Some(Instant::now() + pause);
-        let mut waiting = self.waiting();
-        if waiting.count > 0 {
-            waiting.last.insert(kind, (begun, made.clone()));
+        let key = (question.clone(), encoding);
+        let made = spawn_blocking(move || written(&*source, &question, encoding)).await;
+        let made = made.unwrap_or_else(|error| Err(Refusal::Failed(error.to_string())));
+        let made = made.map(|(bytes, etag)| self.unsent.add(&bytes, etag));
+        if let Some(wanted) = self.lanes[key.0.lane()].wanted().get_mut(&key) {
+            wanted.last = Some((begun, made.clone()));
         }
+        drop(turn);
         made
     }
+}
 
-    /// Any other document. `make` may block.
-    ///
-    /// # Errors
-    /// What `make` returns; in the outer result that it panicked.
-    pub(super) async fn other<E: Send + 'static>(
-        &self,
-        encoding: Encoding,
-        make: impl FnOnce() -> Result<String, E> + Send + 'static,
-    ) -> Result<Result<Body, E>, String> {
-        self.one_of(&self.other, encoding, make).await
-    }
-
-    /// A diagnosis. `make` may block.
-    ///
-    /// # Errors
-    /// As [`Documents::other`].
-    pub(super) async fn doctor<E: Send + 'static>(
-        &self,
-        encoding: Encoding,
-        make: impl FnOnce() -> Result<String, E> + Send + 'static,
-    ) -> Result<Result<Body, E>, String> {
-        self.one_of(&self.doctor, encoding, make).await
-    }
-
-    async fn one_of<E: Send + 'static>(
-        &self,
-        turn: &Arc<tokio::sync::Mutex<()>>,
-        encoding: Encoding,
-        make: impl FnOnce() -> Result<String, E> + Send + 'static,
-    ) -> Result<Result<Body, E>, String> {
-        let one = Arc::clone(turn).lock_owned().await;
-        let make = move || {
-            let made = make().map(|text| encoding.encode(text));
-            drop(one);
-            made
-        };
-        match spawn_blocking(make).await.map_err(|error| error.to_string())? {
-            Ok(bytes) => Ok(Ok(self.unsent.add(&bytes.map_err(|error| error.to_string())?).body())),
-            Err(error) => Ok(Err(error)),
+/// A document's bytes, and the tag of a page.
+fn written(
+    source: &dyn PageSource,
+    question: &Question,
+    encoding: Encoding,
+) -> Result<(Vec<u8>, Option<String>), Refusal> {
+    let text = question.answer(source)?;
+    let (text, etag) = match question {
+        Question::Page(..) if text.is_empty() => return Ok((Vec::new(), None)),
+        Question::Page(..) => {
+            let etag = page::etag(&text);
+            (text, Some(etag))
         }
-    }
+        Question::Api(..) => (text + "\n", None),
+        Question::Metrics(_) | Question::Ready | Question::Healthy => (text, None),
+    };
+    Ok((encoding.encode(text).map_err(|error| Refusal::Failed(error.to_string()))?, etag))
 }
 
 /// What was made and is still being sent.
@@ -174,8 +156,8 @@ impl Documents {
 struct Unsent(Mutex<Vec<Weak<Document>>>);
 
 impl Unsent {
-    fn add(&self, bytes: &[u8]) -> Arc<Document> {
-        let document = Arc::new(Document::new(bytes));
+    fn add(&self, bytes: &[u8], etag: Option<String>) -> Arc<Document> {
+        let document = Arc::new(Document::new(bytes, etag));
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut others: Vec<_> = all.iter().filter_map(Weak::upgrade).collect();
         others.sort_by_key(|other| other.left().read);
@@ -191,11 +173,15 @@ impl Unsent {
 }
 
 /// A body on its way to one or more clients.
-struct Document {
+#[derive(Debug)]
+pub(super) struct Document {
     length: usize,
+    /// Of a page that is not empty.
+    etag: Option<String>,
     left: Mutex<Left>,
 }
 
+#[derive(Debug)]
 struct Left {
     /// `None`: dropped, since others ask for more than is held.
     chunks: Option<Vec<Bytes>>,
@@ -204,17 +190,25 @@ struct Left {
 }
 
 impl Document {
-    fn new(bytes: &[u8]) -> Self {
+    fn new(bytes: &[u8], etag: Option<String>) -> Self {
         // Each with memory of its own: a part of one whole would keep that whole.
         let chunks = Some(bytes.chunks(CHUNK).map(Bytes::copy_from_slice).collect());
-        Document { length: bytes.len(), left: Mutex::new(Left { chunks, read: Instant::now() }) }
+        Document { length: bytes.len(), etag, left: Mutex::new(Left { chunks, read: Instant::now() }) }
     }
 
     fn left(&self) -> MutexGuard<'_, Left> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn body(self: Arc<Self>) -> Body {
+    pub(super) fn etag(&self) -> Option<&str> {
+        self.etag.as_deref()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    pub(super) fn body(self: Arc<Self>) -> Body {
         Body::new(Sending { document: self, next: 0 })
     }
 }

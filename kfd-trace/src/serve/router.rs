@@ -1,11 +1,11 @@
 //! The daemon's web pages: `/`, `/process`, `/queue`, `/static/...`, `/metrics`, `/api/v1/...`, `/-/healthy`, `/-/ready`.
 //!
-//! The contents of the pages come from [`PageSource`]; [`super::web`] serves them.
+//! Their contents come from [`PageSource`]; [`super::web`] serves them.
 
-use super::documents::Documents;
+use super::documents::{Documents, Made};
 use super::negotiate::{self, Encoding};
+use super::question::{PageSource, Question};
 use crate::output::api::{Refusal, Resource, SCHEMA};
-use crate::output::metrics::Format;
 use crate::output::page::{self, Place};
 use crate::text::escape;
 use axum::Router;
@@ -14,38 +14,16 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 
 /// `Content-Type` of the API.
 const JSON_TYPE: &str = "application/json";
 
-/// The contents of the pages. Called on a thread that may block.
-pub trait PageSource: Send + Sync + 'static {
-    /// The exposition.
-    ///
-    /// # Errors
-    /// One line for the scraper, which gets it with status 500.
-    fn metrics(&self, format: Format) -> Result<String, String>;
-
-    /// A page for people, as HTML; also while nothing is traced. Empty: nothing of it is new to the client. `pairs`: names
-    /// and values of the request's query, decoded.
-    ///
-    /// # Errors
-    /// Why there is none.
-    fn page(&self, place: Place, pairs: &[(String, String)]) -> Result<String, Refusal>;
-
-    /// A document, as JSON. `pairs`: names and values of the request's query, decoded.
-    ///
-    /// # Errors
-    /// Why there is none.
-    fn api(&self, resource: Resource, pairs: &[(String, String)]) -> Result<String, Refusal>;
-
-    /// `Err`: why not yet, in one line.
-    ///
-    /// # Errors
-    /// Before the probes are attached.
-    fn ready(&self) -> Result<(), String>;
-}
+/// Time for the tracer to say that it is ready or healthy: one that hangs says nothing, and a kubelet waits for 5 s
+/// (deploy/kubernetes).
+const DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
 struct Pages {
@@ -94,18 +72,35 @@ pub fn health(site: Arc<dyn PageSource>) -> Router {
 }
 
 fn up() -> Router<Pages> {
-    Router::new().route("/-/healthy", get(async || "healthy\n")).route("/-/ready", get(ready))
+    let sign = |question: Question, good: &'static str, bad: &'static str| {
+        get(async move |State(pages): State<Pages>| sign(pages, question, good, bad).await)
+    };
+    Router::new()
+        .route("/-/healthy", sign(Question::Healthy, "healthy\n", "not healthy"))
+        .route("/-/ready", sign(Question::Ready, "ready\n", "not ready"))
 }
 
-fn failed(line: &str) -> Response {
-    (StatusCode::INTERNAL_SERVER_ERROR, format!("{line}\n")).into_response()
+/// Whether it is so, by the tracer's own word within the deadline.
+async fn sign(
+    Pages { site, documents }: Pages,
+    question: Question,
+    good: &'static str,
+    bad: &'static str,
+) -> Result<&'static str, Response> {
+    let asked = documents.get(&site, question, Encoding::Identity);
+    let why = match timeout(DEADLINE, asked).await {
+        Ok(Ok(_)) => return Ok(good),
+        Ok(Err(Refusal::Bad(line) | Refusal::NotTraced(line) | Refusal::Failed(line))) => line,
+        Err(_) => format!("the tracer does not answer within {} s", DEADLINE.as_secs()),
+    };
+    Err((StatusCode::SERVICE_UNAVAILABLE, format!("{bad}: {why}\n")).into_response())
 }
 
 async fn metrics(State(pages): State<Pages>, accept: HeaderMap) -> Result<Response, Response> {
     let Pages { site, documents } = pages;
     let (format, encoding) = (negotiate::format(&accept), Encoding::accepted(&accept));
-    let made = documents.exposition((format, encoding), move || site.metrics(format)).await;
-    let body = made.map_err(|line| failed(&line))?;
+    let made = documents.get(&site, Question::Metrics(format), encoding).await;
+    let body = made.map_err(refused)?.body();
     let headers = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept, accept-encoding")];
     Ok(encoded(encoding, (headers, body)))
 }
@@ -129,21 +124,14 @@ async fn api(
 ) -> Result<Response, Response> {
     let Pages { site, documents } = pages;
     let encoding = Encoding::accepted(&accept);
-    let answer = match pairs(&uri) {
-        Ok(pairs) => {
-            let make = move || site.api(resource, &pairs).map(|document| document + "\n");
-            let document = match resource {
-                Resource::Doctor => documents.doctor(encoding, make).await,
-                _ => documents.other(encoding, make).await,
-            };
-            document.map_err(|line| failed(&line))?
-        }
+    let answer: Made = match pairs(&uri) {
+        Ok(pairs) => documents.get(&site, Question::Api(resource, pairs), encoding).await,
         Err(line) => Err(Refusal::Bad(line)),
     };
     let error = |line: &str| Body::from(error(line) + "\n");
     let headers = [(header::CONTENT_TYPE, JSON_TYPE), (header::CACHE_CONTROL, "no-store"), VARIES];
     let (status, body) = match answer {
-        Ok(body) => return Ok(encoded(encoding, (headers, body))),
+        Ok(document) => return Ok(encoded(encoding, (headers, document.body()))),
         Err(Refusal::Bad(line)) => (StatusCode::BAD_REQUEST, error(&line)),
         Err(Refusal::NotTraced(line)) => (StatusCode::SERVICE_UNAVAILABLE, error(&line)),
         Err(Refusal::Failed(line)) => (StatusCode::INTERNAL_SERVER_ERROR, error(&line)),
@@ -160,23 +148,6 @@ fn error(line: &str) -> String {
     serde_json::json!({ "schema": SCHEMA, "error": escape::terminal(line) }).to_string()
 }
 
-async fn ready(State(Pages { site, .. }): State<Pages>) -> Result<&'static str, Response> {
-    let answer = tokio::task::spawn_blocking(move || site.ready()).await;
-    answer
-        .map_err(|error| failed(&error.to_string()))?
-        .map_err(|line| (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {line}\n")).into_response())?;
-    Ok("ready\n")
-}
-
-/// Why a page is not sent.
-enum NotSent {
-    /// The client has exactly this.
-    NotModified,
-    /// The client has all of its sections.
-    NothingNew,
-    Refused(Refusal),
-}
-
 async fn page(
     State(pages): State<Pages>,
     uri: Uri,
@@ -185,23 +156,18 @@ async fn page(
 ) -> Result<Response, Response> {
     let (Pages { site, documents }, encoding) = (pages, Encoding::accepted(&headers));
     let pairs = pairs(&uri).map_err(|line| refused(Refusal::Bad(line)))?;
-    let known = headers.get(header::IF_NONE_MATCH).cloned();
-    let tag = Arc::new(OnceLock::new());
-    let put = Arc::clone(&tag);
-    let make = move || {
-        let html = site.page(place, &pairs).map_err(NotSent::Refused)?;
-        if html.is_empty() {
-            return Err(NotSent::NothingNew);
-        }
-        let etag = put.get_or_init(|| page::etag(&html));
-        if known.is_some_and(|known| matches(&known, etag)) { Err(NotSent::NotModified) } else { Ok(html) }
-    };
-    let made = documents.other(encoding, make).await.map_err(|line| failed(&line))?;
-    let mut response = match made {
-        Ok(body) => encoded(encoding, Html(body)),
-        Err(NotSent::NotModified) => StatusCode::NOT_MODIFIED.into_response(),
-        Err(NotSent::NothingNew) => StatusCode::NO_CONTENT.into_response(),
-        Err(NotSent::Refused(refusal)) => return Err(refused(refusal)),
+    let made = documents.get(&site, Question::Page(place, pairs), encoding).await;
+    let document = made.map_err(refused)?;
+    let tag = document.etag().map(str::to_owned);
+    let known = headers.get(header::IF_NONE_MATCH);
+    let has_it = known.zip(tag.as_deref()).is_some_and(|(known, tag)| matches(known, tag));
+    let mut response = if document.is_empty() {
+        // The client has all of its sections.
+        StatusCode::NO_CONTENT.into_response()
+    } else if has_it {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        encoded(encoding, Html(document.body()))
     };
     let headers = response.headers_mut();
     headers.extend([
@@ -211,7 +177,7 @@ async fn page(
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (header::VARY, HeaderValue::from_static("accept-encoding")),
     ]);
-    if let Some(tag) = tag.get().and_then(|tag: &String| HeaderValue::from_str(tag).ok()) {
+    if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(&tag).ok()) {
         headers.insert(header::ETAG, tag);
     }
     Ok(response)

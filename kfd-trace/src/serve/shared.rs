@@ -13,6 +13,7 @@ use crate::output::exported::Exported;
 use crate::output::metrics::{BPF_MAPS, Collected, Detail, Newcomers, STATE, SYSFS};
 use crate::output::page::Rates;
 use crate::recording::Watch;
+use crate::runtime::beat::Beat;
 use crate::runtime::clock;
 use crate::state::{History, Inventory, IoctlTotals, SampleTotals, Snapshot, State, StateLimits};
 use crate::tracer::doctor::Examination;
@@ -60,6 +61,8 @@ pub struct SharedPage {
     /// Which processes have series. Locked alone.
     pub(super) newcomers: Mutex<Newcomers>,
     pub(super) diagnoses: Diagnoses<Examination>,
+    /// The tracer's loop, which whoever shows these pages turns.
+    pub(super) turned: Beat,
 }
 
 /// A scrape that panicked must not end the tracing: the state is consistent between any two statements.
@@ -93,7 +96,14 @@ impl SharedPage {
             exported,
             newcomers,
             diagnoses,
+            turned: Beat::default(),
         }
+    }
+
+    /// The tracer's loop: to be turned at least once a second.
+    #[must_use]
+    pub fn turned(&self) -> Beat {
+        self.turned.clone()
     }
 
     /// What is traced is recorded, too.

@@ -10,7 +10,7 @@ use kfd_trace::kernel::Roots;
 use kfd_trace::output::api::{Refusal, Resource};
 use kfd_trace::output::metrics::{Detail, Format};
 use kfd_trace::output::page::Place;
-use kfd_trace::serve::router::PageSource;
+use kfd_trace::serve::question::PageSource;
 use kfd_trace::serve::shared::{Serving, SharedPage};
 use kfd_trace::serve::web_process::{self, WebServer};
 use kfd_trace::tracer::engine::Tracer;
@@ -45,6 +45,10 @@ impl PageSource for Pages {
 
     fn ready(&self) -> Result<(), String> {
         self.shared.ready()
+    }
+
+    fn healthy(&self) -> Result<(), String> {
+        Ok(())
     }
 }
 

@@ -19,6 +19,9 @@ const KEPT: &str = "000000c400000000";
 
 /// Disables queue sampling, which needs two more capabilities.
 const NO_SAMPLES: &str = "--sample.interval=0";
+
+/// CAP_SETGID and CAP_SETUID, which a daemon of root passes on to the processes that serve and send.
+const CHANGES_USER: &str = "00000000000000c0";
 const NONE: &str = "0000000000000000";
 
 /// One line of /proc/PID/status, which must be the same in all of its threads.
@@ -35,11 +38,11 @@ fn reported(pid: u32, key: &str) -> Result<String> {
 
 #[test]
 fn a_tracer_that_root_starts_keeps_what_it_needs_and_no_more() -> Result<()> {
-    for (paranoid, more, kept) in [
-        ("2", &[NO_SAMPLES][..], KEPT),
-        ("3", &[NO_SAMPLES], "000000c400200000"),
+    for (paranoid, more, kept, permitted) in [
+        ("2", &[NO_SAMPLES][..], KEPT, "000000c4000000c0"),
+        ("3", &[NO_SAMPLES], "000000c400200000", "000000c4002000c0"),
         // CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH beside the others
-        ("2", &[], "000000c400080004"),
+        ("2", &[], "000000c400080004", "000000c4000800c4"),
     ] {
         let _open = Setting::of(PARANOID.0, paranoid)?;
         let mut daemon = Daemon::ready(&[&FEW[..], more].concat())?;
@@ -49,7 +52,7 @@ fn a_tracer_that_root_starts_keeps_what_it_needs_and_no_more() -> Result<()> {
             .map(|key| reported(daemon.pid(), key).unwrap_or_else(|error| format!("{error:#}")));
         assert_eq!(
             sets,
-            [NONE, kept, kept, NONE, NONE, "1"],
+            [CHANGES_USER, permitted, kept, NONE, NONE, "1"],
             "kernel.perf_event_paranoid={paranoid} {more:?}"
         );
         daemon.stop()?;
@@ -77,6 +80,10 @@ fn who_serves_the_pages_holds_nothing_and_takes_nothing_with_it() -> Result<()> 
     for key in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
         assert_eq!(reported(web, key)?, NONE, "{key}");
     }
+    let user = reported(web, "Uid")?;
+    let ids: Vec<&str> = user.split_whitespace().collect();
+    ensure!(ids[0] != "0" && ids[0] == ids[1] && ids[0] == ids[3], "{user}");
+    assert_eq!(reported(web, "Groups")?.trim(), "");
     assert_eq!((reported(web, "NoNewPrivs")?, reported(web, "Seccomp")?), ("1".into(), "2".into()));
     let mut open = Vec::new();
     for descriptor in fs::read_dir(format!("/proc/{web}/fd"))? {

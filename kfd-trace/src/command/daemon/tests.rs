@@ -1,7 +1,8 @@
 use super::*;
+use crate::runtime::beat::Beat;
 use crate::runtime::signals;
 use crate::runtime::systemd::tests::listening;
-use crate::serve::router::PageSource;
+use crate::serve::question::PageSource;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -34,7 +35,8 @@ async fn waited(root: &Path, driver_loads: u64) -> (Option<Result<(), Stop>>, Re
     tracer.driver_loads = driver_loads;
     let page = SharedPage::new(roots, detail(0));
     let _turn = signals::tests::TURN.lock().await;
-    let (mut signals, mut supervisor) = (Signals::new().unwrap(), Supervisor::from_env());
+    let (mut signals, mut supervisor) =
+        (Signals::new().unwrap(), Supervisor::from_env(page.turned(), Beat::default()));
     let past = &mut PastReading::default();
     let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor, past);
     let ended = timeout(Duration::from_secs(1), waiting).await.ok();

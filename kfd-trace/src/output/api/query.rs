@@ -13,7 +13,7 @@ const LIMIT: usize = 1_000;
 const MOST: usize = 10_000;
 
 /// A document of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Resource {
     Queues,
     Processes,

@@ -17,7 +17,7 @@ const HISTORY: usize = 100;
 const LONGEST_FILTER: usize = 100;
 
 /// A page, by its path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Place {
     Node,
     Process,

@@ -1,95 +1,217 @@
+//! What a confined process can do: each attempt of [`attempts`] is made under its filter, with descriptors that its parent
+//! shares, and the parent looks for the effect.
+
+mod attempts;
+
 use super::*;
-use rustix::process::{Pid, getppid, test_kill_process};
+use attempts::{Targets, attempts};
+use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::process::{Pid, test_kill_process};
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
-/// What a confined process tries, each with its error.
-fn tries(parent: i32) -> Vec<(&'static str, io::Result<()>)> {
-    let mut buffer = [0u8; 8];
-    let iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    let result = |returned: i64| if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
-    // SAFETY: the buffer is as long as said; the address of the other process is not used if the call is refused, and is
-    // only read from there else.
-    let other_memory =
-        result(unsafe { libc::process_vm_readv(parent, &raw const iov, 1, &raw const iov, 1, 0) } as i64);
-    // SAFETY: it takes no pointer.
-    let traced = result(unsafe { libc::ptrace(libc::PTRACE_ATTACH, parent, 0, 0) });
-    let (write, code) = (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ | libc::PROT_EXEC);
-    let map = |protection| {
-        let (flags, null) = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, std::ptr::null_mut());
-        // SAFETY: a new mapping, which nothing uses.
-        let mapped = unsafe { libc::mmap(null, 4096, protection, flags, -1, 0) };
-        if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
-    };
-    vec![
-        ("open /etc/shadow", fs::File::open("/etc/shadow").map(drop)),
-        ("open /etc/passwd", fs::File::open("/etc/passwd").map(drop)),
-        ("open the other's memory", fs::File::open(format!("/proc/{parent}/mem")).map(drop)),
-        ("open its own memory", fs::File::open("/proc/self/mem").map(drop)),
-        ("list /", fs::read_dir("/").map(drop)),
-        ("write", fs::write("/tmp/kfd-trace-confined", "x")),
-        ("read the other's memory", other_memory),
-        ("trace the other", traced),
-        ("signal the other", Pid::from_raw(parent).map_or(Ok(()), test_kill_process).map_err(Into::into)),
-        ("connect", TcpStream::connect("127.0.0.1:1").map(drop)),
-        ("run a program", Command::new("/bin/true").status().map(drop)),
-        ("map code", map(code)),
-        ("map memory", map(write)),
-        ("start a thread", thread::Builder::new().spawn(|| ()).map(drop)),
-    ]
+/// Targets of the process that a test has started.
+const TARGETS: &str = "KFD_TRACE_TEST_TARGETS";
+
+/// A test of this file as a process of its own.
+fn started(name: &str, targets: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let name = format!("runtime::confine::tests::{name}");
+    command.args(["--exact", &name, "--ignored", "--nocapture", "--test-threads=1"]);
+    command.env(TARGETS, targets).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+/// What it has tried, with the results.
+fn tried(child: &mut Child) -> BTreeMap<String, String> {
+    let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines().map(Result::unwrap);
+    lines
+        .filter_map(|line| Some(line.split_once("tried ")?.1.to_owned()))
+        .take_while(|line| line != "all")
+        .map(|line| line.split_once(": ").map(|(what, how)| (what.to_owned(), how.to_owned())).unwrap())
+        .collect()
 }
 
 /// Run by the test below in its own process.
 #[test]
 #[ignore = "a part of a_confined_process_reaches_nothing"]
 fn child() {
-    let parent = getppid().map_or(0, Pid::as_raw_pid);
-    confine().unwrap();
-    for (what, result) in tries(parent) {
+    let targets = Targets::parse(&std::env::var(TARGETS).unwrap());
+    let (works, work) = std::sync::mpsc::channel();
+    let start = || thread::Builder::new().spawn(move || works.send("a thread of before works").unwrap());
+    let ((thread, left), threads) = (confine(Seccomp::Required, 7, start).unwrap(), thread_count());
+    assert_eq!((left, work.recv().unwrap()), (7, "a thread of before works"));
+    thread.join().unwrap();
+    for (what, result) in attempts(&targets) {
         println!("tried {what}: {:?}", result.map_err(|error| error.raw_os_error()));
     }
-    println!("tried all");
+    println!("tried to count threads, {threads}: Ok(())\ntried all");
     io::stdout().flush().unwrap();
     // Until it was looked at.
     let _ = io::stdin().read(&mut [0]);
 }
 
+/// /proc cannot be read any more: 0.
+fn thread_count() -> usize {
+    fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
+/// A descriptor that children inherit.
+fn shared<F: AsFd>(file: F) -> F {
+    let flags = fcntl_getfd(&file).unwrap();
+    fcntl_setfd(&file, flags - FdFlags::CLOEXEC).unwrap();
+    file
+}
+
+fn status(pid: u32, file: &str) -> String {
+    fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap()
+}
+
+/// The words after the first of the line that begins with this, of some thread's status.
+fn field(status: &str, name: &str) -> Vec<String> {
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+    line[name.len()..].split_whitespace().map(str::to_owned).collect()
+}
+
 #[test]
 fn a_confined_process_reaches_nothing() {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([
-        "--exact",
-        "runtime::confine::tests::child",
-        "--ignored",
-        "--nocapture",
-        "--test-threads=1",
-    ]);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let tried: Vec<String> = lines
-        .by_ref()
-        .filter_map(|line| Some(line.split_once("tried ")?.1.to_owned()))
-        .take_while(|line| line != "all")
-        .collect();
-    let threads: Vec<String> = fs::read_dir(format!("/proc/{}/task", child.id()))
-        .unwrap()
-        // The one that it started ends meanwhile.
-        .filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok())
-        .collect();
+    let listener = shared(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    listener.set_nonblocking(true).unwrap();
+    let internal = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    internal.set_nonblocking(true).unwrap();
+    let (mut lane, theirs) = UnixStream::pair().unwrap();
+    let (theirs, (mut log, reads_log)) = (shared(theirs), UnixStream::pair().unwrap());
+    let (log_fd, mut victim) =
+        (shared(log.try_clone().unwrap()), Command::new("sleep").arg("1000").spawn().unwrap());
+    let targets = Targets {
+        listener: listener.as_raw_fd(),
+        internal: internal.local_addr().unwrap().port(),
+        lane: theirs.as_raw_fd(),
+        log: log_fd.as_raw_fd(),
+        victim: victim.id(),
+    };
+    let mut child = started("child", &targets.text()).spawn().unwrap();
+    let tried = tried(&mut child);
+    // Of whichever thread is confined: that of the test may be another one than the first.
+    let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    let threads: Vec<String> =
+        threads.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap()).collect();
+    let confined = threads.iter().find(|status| field(status, "CapEff:") == ["0000000000000000"]).unwrap();
+    let limits = status(child.id(), "limits");
+
+    // The effects.
+    lane.write_all(b"a byte that a signal could be sent for").unwrap();
+    assert!(internal.accept().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock), "it connected");
+    TcpStream::connect(listener.local_addr().unwrap()).expect("the listener listens");
+    let (mut accepted, _) = (0..1000)
+        .find_map(|_| {
+            listener.accept().ok().or_else(|| {
+                thread::sleep(Duration::from_millis(1));
+                None
+            })
+        })
+        .expect("the listener accepts");
+    assert_eq!(accepted.read(&mut [0]).unwrap(), 0);
+    assert!(listener.accept().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock), "it blocks");
+    log.write_all(b"a line").expect("the log is open");
+    (&reads_log).read_exact(&mut [0; 6]).unwrap();
+    assert!(victim.try_wait().unwrap().is_none(), "another process was killed");
+    victim.kill().unwrap();
+    victim.wait().unwrap();
     drop(child.stdin.take());
-    let rest: Vec<String> = lines.collect();
-    assert!(child.wait().unwrap().success(), "{rest:?}");
-    let (allowed, refused): (Vec<_>, Vec<_>) = tried.iter().partition(|line| line.ends_with(": Ok(())"));
-    assert_eq!(allowed, ["map memory: Ok(())", "start a thread: Ok(())"]);
-    assert_eq!(refused.len(), 12, "{refused:?}");
-    for line in refused {
-        assert!(line.ends_with(": Err(Some(1))"), "EPERM: {line}");
+    assert!(child.wait().unwrap().success());
+
+    // The attempts, each refused by itself.
+    let (allowed, refused): (Vec<_>, Vec<_>) = tried.iter().partition(|(_, how)| *how == "Ok(())");
+    let allowed: Vec<&str> = allowed.into_iter().map(|(what, _)| what.as_str()).collect();
+    assert_eq!(
+        allowed,
+        ["to accept", "to count threads, 0", "to map memory", "to read a socket's error"].to_vec()
+    );
+    assert!(refused.len() > 45, "{refused:#?}");
+    for (what, how) in refused {
+        // Locked memory is refused by its limit, what needs a thread by the C library's name for that.
+        let by_limit = [("to lock memory", "Err(Some(11))"), ("to start a thread", "Err(Some(11))")];
+        assert!(how == "Err(Some(1))" || by_limit.contains(&(what, how)), "{what}: {how}");
     }
-    // That of the test may be another one than the first.
-    let line =
-        |status: &str, key: &str| status.lines().any(|line| line.split_whitespace().eq(key.split(' ')));
-    let confined = ["CapPrm: 0000000000000000", "CapEff: 0000000000000000", "NoNewPrivs: 1", "Seccomp: 2"];
-    assert!(threads.iter().any(|status| confined.iter().all(|key| line(status, key))), "{threads:?}");
+
+    // Who it is.
+    for name in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+        assert_eq!(field(confined, name), ["0000000000000000"], "{name}");
+    }
+    assert_eq!(
+        (field(confined, "NoNewPrivs:"), field(confined, "Seccomp:")),
+        (vec!["1".to_owned()], vec!["2".to_owned()])
+    );
+    let has = |name: &str, most: &str| field(&limits, name)[..2] == [most, most];
+    for name in ["Max file size", "Max core file size", "Max processes", "Max locked memory"] {
+        assert!(has(name, "0"), "{name}: {limits}");
+    }
+    if geteuid().is_root() {
+        let ids = field(confined, "Uid:");
+        let id: u32 = ids[0].parse().unwrap();
+        assert!(
+            id > 65_519 && ids == [&ids[0], &ids[0], "0", &ids[0]].map(ToString::to_string),
+            "{confined}"
+        );
+        assert_eq!(field(confined, "Gid:"), [&ids[0], &ids[0], &ids[0], &ids[0]].map(ToString::to_string));
+        assert_eq!(field(confined, "Groups:"), Vec::<String>::new());
+    }
+}
+
+/// Run by the test below in its own process.
+#[test]
+#[ignore = "a part of without_a_filter_it_refuses_to_go_on"]
+fn child_without_seccomp() {
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let refused = seccompiler::SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let calls = [(libc::SYS_seccomp, vec![])].into();
+    let filter =
+        seccompiler::SeccompFilter::new(calls, seccompiler::SeccompAction::Allow, refused, arch).unwrap();
+    let filter: seccompiler::BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter_all_threads(&filter).unwrap();
+    let refuses = confine(Seccomp::Required, 0, || Ok(())).unwrap_err().to_string();
+    let goes_on = confine(Seccomp::Optional, 0, || Ok(())).map(|((), left)| left);
+    println!("tried with it: {refuses}\ntried without it: {goes_on:?}\ntried all");
+}
+
+#[test]
+fn without_a_filter_it_refuses_to_go_on() {
+    let mut child = started("child_without_seccomp", "").spawn().unwrap();
+    let tried = tried(&mut child);
+    assert!(child.wait().unwrap().success(), "{tried:?}");
+    assert!(tried["with it"].ends_with("accept that with --without-seccomp"), "{tried:?}");
+    assert_eq!(tried["without it"], "Ok(0)");
+}
+
+/// Run by the test below in its own process.
+#[test]
+#[ignore = "a part of a_scoped_process_signals_and_connects_to_nothing"]
+fn child_scoped() {
+    let victim = std::env::var(TARGETS).unwrap().parse().ok().and_then(Pid::from_raw).unwrap();
+    rustix::thread::set_no_new_privs(true).unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let scoped = scope::scope();
+    println!("tried to be scoped: {:?}", scoped.map_err(|error| error.raw_os_error()));
+    println!("tried to signal: {:?}", test_kill_process(victim).map_err(Errno::raw_os_error));
+    let connected = TcpStream::connect(listener.local_addr().unwrap()).map(drop);
+    println!("tried to connect: {:?}\ntried all", connected.map_err(|error| error.raw_os_error()));
+}
+
+/// Whatever its user is.
+#[test]
+fn a_scoped_process_signals_and_connects_to_nothing() {
+    let mut child = started("child_scoped", &std::process::id().to_string()).spawn().unwrap();
+    let tried = tried(&mut child);
+    assert!(child.wait().unwrap().success(), "{tried:?}");
+    // An older kernel refuses, and changes nothing.
+    let (signal, connect) =
+        if tried["to be scoped"] == "Ok(())" { ("Err(1)", "Err(Some(13))") } else { ("Ok(())", "Ok(())") };
+    assert_eq!((tried["to signal"].as_str(), tried["to connect"].as_str()), (signal, connect));
 }

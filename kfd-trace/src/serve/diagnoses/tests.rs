@@ -1,4 +1,5 @@
 use super::*;
+use crate::serve::budget::PAUSES;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Reads by counting; `takes`: for so long.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::output::api::ApiQuery;
+use crate::output::metrics::Format;
 use crate::output::page::PageQuery;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
@@ -43,6 +44,10 @@ impl PageSource for Fake {
     fn ready(&self) -> Result<(), String> {
         self.ready.load(Ordering::Relaxed).then_some(()).ok_or_else(|| "no amdgpu driver".into())
     }
+
+    fn healthy(&self) -> Result<(), String> {
+        if self.broken { Err("its loop does not turn".into()) } else { Ok(()) }
+    }
 }
 
 async fn answer(site: Fake, path: &str) -> Response {
@@ -84,6 +89,9 @@ async fn a_document_that_cannot_be_made_is_a_500_with_a_line_in_json() {
 #[tokio::test]
 async fn healthy_at_once_and_ready_when_the_probes_are_attached() {
     assert_eq!(get(Fake::default(), "/-/healthy").await.0, StatusCode::OK);
+    let (status, _, body) = get(Fake { broken: true, ..Fake::default() }, "/-/healthy").await;
+    let hangs = "not healthy: its loop does not turn\n";
+    assert_eq!((status, body.as_str()), (StatusCode::SERVICE_UNAVAILABLE, hangs));
     let (status, _, body) = get(Fake::default(), "/-/ready").await;
     assert_eq!((status, body.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "not ready: no amdgpu driver\n"));
     let site = Fake { ready: true.into(), ..Fake::default() };

@@ -3,7 +3,8 @@ use crate::model::counters::samples::counters;
 use crate::model::missed::Missed;
 use crate::output::api::{ApiQuery, Refusal};
 use crate::output::metrics::Format;
-use crate::serve::router::PageSource;
+use crate::runtime::beat::tests::stuck_for;
+use crate::serve::question::PageSource;
 use crate::state::Filter;
 use crate::state::samples::{create, event, ioctl_row, seen};
 use crate::tracer::history;
@@ -217,4 +218,14 @@ fn a_document_that_cannot_be_made_is_a_failure_and_not_reported_as_nothing_trace
     assert!(page.status(Taken::default()).is_ok());
     let error = <serde_json::Error as serde::ser::Error>::custom("no JSON has that");
     assert_eq!(super::super::answer::written(Err(error)), Err(Refusal::Failed("no JSON has that".into())));
+}
+
+#[test]
+fn a_tracer_whose_loop_does_not_turn_is_not_healthy() {
+    let mut page = SharedPage::new(Roots::under(Path::new("/nowhere")), DETAIL);
+    assert_eq!((page.healthy(), page.ready()), (Ok(()), Err("starting".to_owned())));
+    page.turned = stuck_for(60);
+    assert!(page.healthy().unwrap_err().starts_with("the tracer's loop has not turned for 60 s"));
+    page.turned().turn();
+    assert_eq!(page.healthy(), Ok(()));
 }

@@ -163,6 +163,15 @@ impl Connections {
         }
     }
 
+    /// Closes the connection that has been idle for longest, where there are no descriptors left: as at the limit. `false`: none
+    /// may be closed now.
+    pub(super) fn make_room(&self) -> bool {
+        let mut table = self.table();
+        let Ok(id) = table.makes_room(self.limits, Instant::now()) else { return false };
+        self.tally.count(WebEvent::MadeRoom);
+        table.taken.remove(&id).is_some()
+    }
+
     fn try_take(self: &Arc<Self>, client: Client, now: Instant) -> Result<Admitted, Full> {
         let mut table = self.table();
         if table.taken.len() >= self.limits.all {

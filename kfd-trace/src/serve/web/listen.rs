@@ -76,6 +76,33 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
+/// Whether the socket listens.
+pub fn listens(listener: &TcpListener) -> bool {
+    SockRef::from(listener).is_listener().unwrap_or(false)
+}
+
+/// Has a socket listen again on its address that does not any more: a process that was taken over can shut it down, and connect
+/// it then, for all that share it. Also one that systemd has bound. `false`: it listens.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn restore(listener: &TcpListener, address: SocketAddr) -> io::Result<bool> {
+    if listens(listener) {
+        return Ok(false);
+    }
+    rustix::net::connect_unspec(listener)?;
+    let socket = SockRef::from(listener);
+    match socket.bind(&address.into()) {
+        // A port that was requested stays the socket's own meanwhile, one that the kernel chose does not (net/ipv4/tcp.c,
+        // tcp_set_state).
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+        bound => bound?,
+    }
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(true)
+}
+
 fn is_every(address: SocketAddr) -> bool {
     address.ip() == Ipv6Addr::UNSPECIFIED
 }

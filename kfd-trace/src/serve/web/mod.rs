@@ -17,7 +17,7 @@ mod tally;
 mod tls;
 mod users;
 
-pub use serve::{GRACE, Site, serve};
+pub use serve::{ClientLimits, GRACE, Site, serve};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -9,6 +9,7 @@ use super::names::Names;
 use super::settings::Settings;
 use super::tally::{WebEvent, WebTally, report};
 use super::tls::H2;
+use crate::runtime::confine::stream::UntilDropped;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
@@ -46,9 +47,9 @@ const STREAMS: u32 = 8;
 /// Limits per client. The defaults are far beyond what a scraper needs, and protect it from a thousand other
 /// clients.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ClientLimits {
+pub struct ClientLimits {
     /// On all addresses together.
-    pub(super) connections: usize,
+    pub connections: usize,
     /// Time in which a new connection is not closed for others: for the handshake and a request.
     pub(super) fresh: Duration,
     /// For the TLS handshake.
@@ -83,6 +84,8 @@ impl Default for ClientLimits {
 pub struct Site {
     pub pages: Router,
     pub names: Names,
+    /// Connections for which there are descriptors.
+    pub most: usize,
 }
 
 /// Serves until `stop` ends; then completes requests in progress, for a few seconds at most. `in_force`: the settings,
@@ -96,14 +99,16 @@ pub async fn serve(
     in_force: watch::Receiver<Arc<Settings>>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    serve_within(ClientLimits::default(), Arc::default(), listeners, site, in_force, stop).await
+    let limits = ClientLimits::default();
+    let limits = ClientLimits { connections: limits.connections.min(site.most), ..limits };
+    serve_within(limits, Arc::default(), listeners, site, in_force, stop).await
 }
 
 pub(super) async fn serve_within(
     limits: ClientLimits,
     tally: Arc<WebTally>,
     listeners: Vec<net::TcpListener>,
-    Site { pages, names }: Site,
+    Site { pages, names, .. }: Site,
     in_force: watch::Receiver<Arc<Settings>>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
@@ -150,7 +155,7 @@ impl Door {
                 // An error means that the sender was dropped, which is a stop, too.
                 _ = self.stopped.wait_for(|stopped| *stopped) => break,
                 Some(_) = connections.join_next() => continue,
-                stream = accept(&listener, &self.tally) => stream,
+                stream = accept(&listener, &self.connections, &self.tally) => stream,
             };
             let connection = tokio::select! {
                 connection = self.connections.take(from) => connection,
@@ -172,7 +177,7 @@ impl Door {
 
     /// One connection, to its end.
     async fn receive(mut self, stream: TcpStream, connection: Connection) {
-        let mut stream = TimeoutStream::new(stream);
+        let mut stream = TimeoutStream::new(UntilDropped(stream));
         stream.set_read_timeout(Some(self.limits.read));
         stream.set_write_timeout(Some(self.limits.write));
         let deaf = Arc::new(AtomicBool::new(false));
@@ -247,7 +252,10 @@ fn is_to_blame(error: &(dyn Error + Send + Sync + 'static), has_requested: bool,
     error.is_parse() || error.is_user() || deaf || (!has_requested && (error.is_timeout() || !in_time))
 }
 
-async fn accept(listener: &TcpListener, tally: &WebTally) -> (TcpStream, IpAddr) {
+/// Time for a connection that makes room to be closed.
+const MADE_ROOM: Duration = Duration::from_millis(10);
+
+async fn accept(listener: &TcpListener, connections: &Connections, tally: &WebTally) -> (TcpStream, IpAddr) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     loop {
         match listener.accept().await {
@@ -258,8 +266,10 @@ async fn accept(listener: &TcpListener, tally: &WebTally) -> (TcpStream, IpAddr)
             Err(error) => {
                 log::debug!("no connection can be accepted: {error}");
                 tally.count(WebEvent::NotAccepted);
-                // There is no descriptor or no memory now: retrying at once would take a whole CPU.
-                sleep(Duration::from_secs(1)).await;
+                // There is no descriptor or no memory now, which an idle connection may have. Retrying at once would take a
+                // whole CPU.
+                let pause = if connections.make_room() { MADE_ROOM } else { Duration::from_secs(1) };
+                sleep(pause).await;
             }
         }
     }

@@ -1,8 +1,9 @@
 //! How the tracer configures the web server's process: on its standard input, a socket. First what it is to serve,
 //! with the descriptors for it; then each configuration that is to be in force. Its end is the request to end.
 
-use super::lane::LANES;
+use crate::runtime::confine::Seccomp;
 use crate::runtime::frames::{read_frame, read_rest, write_frame};
+use crate::serve::question::LANES;
 use crate::serve::web::settings::Files;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -33,11 +34,14 @@ pub(super) struct Orders {
     pub(super) files: Option<Files>,
     /// How many sockets serve all pages; the others serve the health alone.
     pub(super) listeners: usize,
+    pub(super) seccomp: Seccomp,
 }
 
 /// What comes with the orders.
 pub(super) struct Descriptors {
     pub(super) lanes: [UnixStream; LANES],
+    /// Each byte that it sends comes back, as long as this process's loop turns.
+    pub(super) pulse: UnixStream,
     pub(super) listeners: Vec<TcpListener>,
     pub(super) health: Vec<TcpListener>,
 }
@@ -48,12 +52,14 @@ pub(super) fn send_orders(
     control: &mut UnixStream,
     orders: &Orders,
     lanes: &[UnixStream; LANES],
+    pulse: &UnixStream,
     listeners: &[&TcpListener],
 ) -> io::Result<()> {
+    let streams = lanes.iter().chain([pulse]).map(AsFd::as_fd);
     let descriptors: Vec<BorrowedFd<'_>> =
-        lanes.iter().map(AsFd::as_fd).chain(listeners.iter().map(|listener| listener.as_fd())).collect();
+        streams.chain(listeners.iter().map(|listener| listener.as_fd())).collect();
     if descriptors.len() > MOST {
-        let most = MOST - LANES;
+        let most = MOST - LANES - 1;
         return Err(io::Error::other(format!(
             "more than {most} sockets cannot be served: give fewer addresses"
         )));
@@ -93,10 +99,12 @@ pub(super) fn receive_orders(control: &mut UnixStream) -> io::Result<(Orders, De
     let orders: Orders = serde_json::from_slice(&read_rest(control, length, LONGEST)?)?;
     let mut passed = passed.into_iter();
     let lanes: Vec<UnixStream> = passed.by_ref().take(LANES).map(UnixStream::from).collect();
-    let lanes = lanes.try_into().map_err(|_| io::Error::other("there are too few descriptors"))?;
+    let too_few = || io::Error::other("there are too few descriptors");
+    let lanes = lanes.try_into().map_err(|_| too_few())?;
+    let pulse = passed.next().map(UnixStream::from).ok_or_else(too_few)?;
     let listeners = passed.by_ref().take(orders.listeners).map(TcpListener::from).collect();
     let health = passed.map(TcpListener::from).collect();
-    Ok((orders, Descriptors { lanes, listeners, health }))
+    Ok((orders, Descriptors { lanes, pulse, listeners, health }))
 }
 
 /// # Errors

@@ -1,17 +1,16 @@
-//! A lane: a socket on which the web server asks and the tracer answers, one question at a time. Each sort of
-//! document has its own, so that none waits for another.
+//! A lane: a socket on which the web server asks and the tracer answers, one question at a time.
 //!
-//! The tracer trusts no question: it is as long as a request may be, is one of four, and has one answer.
+//! The tracer does not trust the web server's process: a question is as long as a request may be, is one of five, has one
+//! answer, and waits for the pause after the last one ([`Budget`]).
 
 use crate::output::api::{Refusal, Resource};
 use crate::output::metrics::Format;
 use crate::output::page::Place;
 use crate::runtime::frames::{read_frame, write_frame};
-use crate::serve::router::PageSource;
-use serde::{Deserialize, Serialize};
+use crate::serve::budget::{Budget, cpu_time};
+use crate::serve::question::{LANES, PageSource, Question};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 /// A request's head has 16 KiB at most; a query of the shortest pairs is some five times as long as JSON.
@@ -19,12 +18,6 @@ const LONGEST_QUESTION: u32 = 256 << 10;
 
 /// Hundreds of thousands of queues are some 50 MB.
 const LONGEST_ANSWER: u32 = 1 << 30;
-
-/// Number of lanes.
-pub(super) const LANES: usize = 4;
-
-/// The lane of diagnoses, which take seconds: nothing waits for its thread.
-pub(super) const SLOW: usize = 3;
 
 /// Names of the threads that answer.
 pub(super) const NAMES: [&str; LANES] = ["web-metrics", "web-pages", "web-ready", "web-doctor"];
@@ -37,40 +30,6 @@ pub(super) fn pairs() -> io::Result<([UnixStream; LANES], [UnixStream; LANES])> 
     let pair = UnixStream::pair;
     let [(a, w), (b, x), (c, y), (d, z)] = [pair()?, pair()?, pair()?, pair()?];
     Ok(([a, b, c, d], [w, x, y, z]))
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Question {
-    Metrics(Format),
-    Page(Place, Vec<(String, String)>),
-    Api(Resource, Vec<(String, String)>),
-    Ready,
-}
-
-impl Question {
-    const fn lane(&self) -> usize {
-        match self {
-            Question::Metrics(_) => 0,
-            Question::Api(Resource::Doctor, _) => SLOW,
-            Question::Page(..) | Question::Api(..) => 1,
-            Question::Ready => 2,
-        }
-    }
-
-    /// A document whose making panics is one that failed: neither the lane nor the tracer ends by it.
-    fn answer(&self, source: &dyn PageSource) -> Result<String, Refusal> {
-        let answer = catch_unwind(AssertUnwindSafe(|| self.made(source)));
-        answer.unwrap_or_else(|_| Err(Refusal::Failed("the document's making panicked".to_owned())))
-    }
-
-    fn made(&self, source: &dyn PageSource) -> Result<String, Refusal> {
-        match self {
-            Question::Metrics(format) => source.metrics(*format).map_err(Refusal::Failed),
-            Question::Page(place, pairs) => source.page(*place, pairs),
-            Question::Api(resource, pairs) => source.api(*resource, pairs),
-            Question::Ready => source.ready().map(|()| String::new()).map_err(Refusal::NotTraced),
-        }
-    }
 }
 
 fn send(stream: &mut UnixStream, answer: Result<String, Refusal>) -> io::Result<()> {
@@ -97,11 +56,16 @@ fn receive(stream: &mut UnixStream) -> io::Result<Result<String, Refusal>> {
 }
 
 /// Answers until the web server has ended, or asks what it may not.
-pub(super) fn answer(mut stream: UnixStream, source: &dyn PageSource) {
+pub(super) fn answer(mut stream: UnixStream, source: &dyn PageSource, budget: &Budget) {
+    let mut spent = cpu_time();
     let why = loop {
-        let question = read_frame(&mut stream, LONGEST_QUESTION);
-        let question = question.and_then(|text| Ok(serde_json::from_slice::<Question>(&text)?));
+        let asked = read_frame(&mut stream, LONGEST_QUESTION);
+        budget.wait();
+        let question = asked.and_then(|text| Ok(serde_json::from_slice::<Question>(&text)?));
         let sent = question.and_then(|question| send(&mut stream, question.answer(source)));
+        // With what it takes to read a question and to send its answer.
+        let now = cpu_time();
+        budget.spend(now.saturating_sub(std::mem::replace(&mut spent, now)));
         if let Err(error) = sent {
             break error;
         }
@@ -162,5 +126,9 @@ impl PageSource for Lanes {
 
     fn ready(&self) -> Result<(), String> {
         self.ask(&Question::Ready).map(drop).map_err(line)
+    }
+
+    fn healthy(&self) -> Result<(), String> {
+        self.ask(&Question::Healthy).map(drop).map_err(line)
     }
 }

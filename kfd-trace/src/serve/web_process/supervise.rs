@@ -2,13 +2,18 @@
 //! by itself.
 
 use super::control::{Orders, send_files, send_orders, wait_started};
-use super::lane::{self, LANES};
-use crate::runtime::confine;
-use crate::serve::router::PageSource;
-use crate::serve::web::GRACE;
+use super::lane;
+use super::watch::{Ended, Watch};
+use crate::runtime::beat::Beat;
+use crate::runtime::confine::log::Log;
+use crate::runtime::confine::{self, Seccomp};
+use crate::serve::budget::Budget;
+use crate::serve::question::{LANES, PageSource};
 use crate::serve::web::settings::{Files, Loaded, SettingsSource, follow};
+use crate::serve::web::{GRACE, listen};
+use rustix::event::{EventfdFlags, eventfd};
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
@@ -31,6 +36,9 @@ const MARGIN: Duration = Duration::from_secs(2);
 /// What a configuration may take to be read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The process's name in the log.
+const NAME: &str = "kfd-trace-web";
+
 /// What is served.
 pub struct WebServer {
     pub listeners: Vec<TcpListener>,
@@ -39,12 +47,16 @@ pub struct WebServer {
     pub allowed_hosts: Vec<String>,
     pub configured: Option<(SettingsSource, Loaded)>,
     pub source: Arc<dyn PageSource>,
+    pub seccomp: Seccomp,
 }
 
-#[derive(Default)]
 struct Shared {
     current: Mutex<Current>,
     stop: Condvar,
+    /// Readable once the stop is requested.
+    stopping: OwnedFd,
+    /// The supervisor's loop.
+    turned: Beat,
 }
 
 #[derive(Default)]
@@ -59,6 +71,11 @@ struct Current {
 }
 
 impl Shared {
+    fn new() -> io::Result<Self> {
+        let stopping = eventfd(0, EventfdFlags::CLOEXEC)?;
+        Ok(Shared { current: Mutex::default(), stop: Condvar::new(), stopping, turned: Beat::default() })
+    }
+
     fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,8 +137,8 @@ pub struct Running {
 /// # Errors
 /// If its process cannot be started.
 pub fn start(server: WebServer) -> io::Result<Running> {
-    let WebServer { listeners, health, allowed_hosts, configured, source } = server;
-    let shared = Arc::new(Shared::default());
+    let WebServer { listeners, health, allowed_hosts, configured, source, seccomp } = server;
+    let shared = Arc::new(Shared::new()?);
     let (_follows, end) = mpsc::channel();
     if let Some((source, Loaded { settings, files })) = configured {
         shared.current().files = Some(files);
@@ -131,7 +148,18 @@ pub fn start(server: WebServer) -> io::Result<Running> {
     }
     let (ends, ended) = oneshot::channel();
     let (starts, started) = mpsc::channel();
-    let supervisor = Supervisor { listeners, health, allowed_hosts, source, shared: Arc::clone(&shared) };
+    let sockets = listeners.iter().chain(&health);
+    let addresses = sockets.map(TcpListener::local_addr).collect::<io::Result<_>>()?;
+    let supervisor = Supervisor {
+        listeners,
+        health,
+        addresses,
+        allowed_hosts,
+        source,
+        seccomp,
+        budgets: Arc::default(),
+        shared: Arc::clone(&shared),
+    };
     thread::Builder::new().name("web".to_owned()).spawn(move || {
         supervisor.run(|first| drop(starts.send(first)));
         drop(ends);
@@ -141,10 +169,16 @@ pub fn start(server: WebServer) -> io::Result<Running> {
 }
 
 impl Running {
-    /// Completes requests in progress, for a few seconds at most.
+    /// The loop that keeps the web server's process running: it turns also while that one is started again.
+    #[must_use]
+    pub fn turned(&self) -> Beat {
+        self.shared.turned.clone()
+    }
+
+    /// Completes requests in progress, for a few seconds at most; a process that hangs is killed at once.
     ///
     /// # Errors
-    /// If its process did not end: the kernel ends it with this one.
+    /// If the kernel does not end its process: it does with this one.
     pub async fn stop(self) -> io::Result<()> {
         {
             let mut current = self.shared.current();
@@ -152,18 +186,32 @@ impl Running {
             current.control = None;
         }
         self.shared.stop.notify_all();
-        match timeout(GRACE + MARGIN, self.ended).await {
+        rustix::io::write(&self.shared.stopping, &1_u64.to_ne_bytes())?;
+        match timeout(GRACE + 2 * MARGIN, self.ended).await {
             Ok(_) => Ok(()),
             Err(_) => Err(io::Error::other("the web server's process did not end in time")),
         }
     }
 }
 
+/// A process that serves, and its ends of the sockets between them.
+struct Started {
+    child: Child,
+    lanes: [UnixStream; LANES],
+    pulse: UnixStream,
+    log: Log,
+}
+
 struct Supervisor {
     listeners: Vec<TcpListener>,
     health: Vec<TcpListener>,
+    /// Of both.
+    addresses: Vec<SocketAddr>,
     allowed_hosts: Vec<String>,
     source: Arc<dyn PageSource>,
+    seccomp: Seccomp,
+    /// What each lane may cost.
+    budgets: Arc<[Budget; LANES]>,
     shared: Arc<Shared>,
 }
 
@@ -180,10 +228,11 @@ impl Supervisor {
         let mut pause = PAUSE;
         loop {
             let begin = Instant::now();
-            let how = match started.and_then(|(child, lanes)| self.serve(child, lanes)) {
-                Ok(status) => format!("ended: {status}"),
+            let how = match started.and_then(|started| self.serve(started)) {
+                Ok(ended) => ended.to_string(),
                 Err(error) => format!("cannot run: {error}"),
             };
+            self.shared.turned.turn();
             let stopping = {
                 let mut current = self.shared.current();
                 current.control = None;
@@ -198,64 +247,82 @@ impl Supervisor {
                 return;
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
+            self.shared.turned.turn();
+            self.restore();
             started = self.spawn();
         }
     }
 
-    fn spawn(&self) -> io::Result<(Child, [UnixStream; LANES])> {
+    /// Has the sockets listen again that a process that was taken over has shut down.
+    fn restore(&self) {
+        let sockets = self.listeners.iter().chain(&self.health);
+        for (listener, address) in sockets.zip(&self.addresses) {
+            match listen::restore(listener, *address) {
+                Ok(false) => {}
+                Ok(true) => log::warn!("{address} did not listen any more, and does again"),
+                Err(error) => {
+                    log::error!("{address} does not listen any more: {error}; restart the daemon");
+                }
+            }
+        }
+    }
+
+    fn spawn(&self) -> io::Result<Started> {
         let (mut control, theirs) = UnixStream::pair()?;
         control.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        let (log, stderr) = confine::log::pipe(NAME)?;
         let mut command = confine::process("web-server");
         // No descriptor but these and those that are sent: all others are closed by exec.
-        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(stderr);
         let mut child = command.spawn()?;
         drop(command);
-        let lanes = (|| {
-            let (ours, theirs) = lane::pairs()?;
+        let streams = (|| {
+            let ((ours, theirs), (pulse, their_pulse)) = (lane::pairs()?, UnixStream::pair()?);
             let (process, files) = {
                 let mut current = self.shared.current();
                 current.process += 1;
                 (current.process, current.files.clone())
             };
-            let orders =
-                Orders { allowed_hosts: self.allowed_hosts.clone(), files, listeners: self.listeners.len() };
+            let orders = Orders {
+                allowed_hosts: self.allowed_hosts.clone(),
+                files,
+                listeners: self.listeners.len(),
+                seccomp: self.seccomp,
+            };
             let sockets: Vec<&TcpListener> = self.listeners.iter().chain(&self.health).collect();
-            send_orders(&mut control, &orders, &theirs, &sockets)?;
-            drop(theirs);
+            send_orders(&mut control, &orders, &theirs, &their_pulse, &sockets)?;
+            drop((theirs, their_pulse));
             wait_started(&mut control)?;
             self.shared.keeps(process, control, orders.files)?;
-            Ok::<_, io::Error>(ours)
+            Ok::<_, io::Error>((ours, pulse))
         })();
-        match lanes {
-            Ok(lanes) => Ok((child, lanes)),
+        match streams {
+            Ok((lanes, pulse)) => Ok(Started { child, lanes, pulse, log }),
             Err(error) => {
                 child.kill()?;
                 child.wait()?;
+                log.finish();
                 Err(error)
             }
         }
     }
 
-    /// Answers until it has ended.
-    fn serve(&self, mut child: Child, lanes: [UnixStream; LANES]) -> io::Result<std::process::ExitStatus> {
-        thread::scope(|scope| {
-            for (number, stream) in lanes.into_iter().enumerate() {
-                let source = Arc::clone(&self.source);
-                let answer = move || lane::answer(stream, &*source);
-                let thread = thread::Builder::new().name(lane::NAMES[number].to_owned());
-                let thread = match number {
-                    lane::SLOW => thread.spawn(answer).map(drop),
-                    _ => thread.spawn_scoped(scope, answer).map(drop),
-                };
-                if let Err(error) = thread {
-                    // The threads that there are end with it.
-                    child.kill()?;
-                    child.wait()?;
-                    return Err(error);
-                }
-            }
-            child.wait()
-        })
+    /// Answers until it has ended. The threads that answer see that by themselves, after what they do then.
+    fn serve(&self, Started { mut child, lanes, pulse, log }: Started) -> io::Result<Ended> {
+        let answering = lanes.into_iter().enumerate().try_for_each(|(number, stream)| {
+            let (source, budgets) = (Arc::clone(&self.source), Arc::clone(&self.budgets));
+            let answer = move || lane::answer(stream, &*source, &budgets[number]);
+            thread::Builder::new().name(lane::NAMES[number].to_owned()).spawn(answer).map(drop)
+        });
+        let listens = || self.listeners.iter().chain(&self.health).all(listen::listens);
+        let watch = Watch { pulse: &pulse, stopping: &self.shared.stopping, turned: &self.shared.turned };
+        let ended = answering.and_then(|()| watch.until_ended(&mut child, listens));
+        if ended.is_err() {
+            child.kill()?;
+            child.wait()?;
+        }
+        log.finish();
+        ended
     }
 }
 
@@ -274,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_configuration_that_comes_while_a_process_starts_reaches_it() {
-        let shared = Shared::default();
+        let shared = Shared::new().unwrap();
         shared.replace(&files("# 1\n"));
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         // Else it would wait for what is never sent.
@@ -292,22 +359,28 @@ mod tests {
         let supervisor = Supervisor {
             listeners: Vec::new(),
             health: Vec::new(),
+            addresses: Vec::new(),
             allowed_hosts: Vec::new(),
             source: Arc::new(Fake),
-            shared: Arc::default(),
+            seccomp: Seccomp::Required,
+            budgets: Arc::default(),
+            shared: Arc::new(Shared::new().unwrap()),
         };
-        let (ours, mut theirs) = lane::pairs().unwrap();
-        let process = Command::new("sleep").arg("0.1").spawn().unwrap();
-        write_frame(&mut theirs[lane::SLOW], br#"{"Api":["Doctor",[]]}"#).unwrap();
+        let (lanes, mut theirs) = lane::pairs().unwrap();
+        let (pulse, _their_pulse) = UnixStream::pair().unwrap();
+        let (log, stderr) = confine::log::pipe("sleep").unwrap();
+        let child = Command::new("sleep").arg("0.1").stderr(stderr).spawn().unwrap();
+        write_frame(&mut theirs[3], br#"{"Api":["Doctor",[]]}"#).unwrap();
         drop(theirs);
         let begin = Instant::now();
-        assert!(supervisor.serve(process, ours).unwrap().success());
+        let ended = supervisor.serve(Started { child, lanes, pulse, log }).unwrap();
+        assert_eq!(ended.to_string(), "ended: exit status: 0");
         assert!(begin.elapsed() < SLOW, "{:?}", begin.elapsed());
     }
 
     #[test]
     fn a_process_that_has_ended_or_has_to_keeps_no_control() {
-        let shared = Shared::default();
+        let shared = Shared::new().unwrap();
         shared.current().process = 2;
         for stopping in [false, true] {
             shared.current().stopping = stopping;

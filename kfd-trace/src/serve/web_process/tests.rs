@@ -3,13 +3,16 @@ use super::lane::{Lanes, answer, pairs};
 use crate::output::api::{Refusal, Resource};
 use crate::output::metrics::Format;
 use crate::output::page::Place;
+use crate::runtime::confine::Seccomp;
 use crate::runtime::frames::{read_frame, write_frame};
-use crate::serve::router::PageSource;
+use crate::serve::budget::{Budget, PAUSES, cpu_time};
+use crate::serve::question::PageSource;
 use crate::serve::web::settings::SettingsSource;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,12 +46,16 @@ impl PageSource for Fake {
     fn ready(&self) -> Result<(), String> {
         Err("starting".to_owned())
     }
+
+    fn healthy(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 #[test]
 fn each_answer_is_that_of_the_tracer() {
     let (ours, theirs) = pairs().unwrap();
-    let answering = ours.map(|stream| thread::spawn(move || answer(stream, &Fake)));
+    let answering = ours.map(|stream| thread::spawn(move || answer(stream, &Fake, &Budget::default())));
     let lanes = Lanes::new(theirs, || ());
     for _ in 0..2 {
         for format in [Format::Text, Format::OpenMetrics] {
@@ -78,7 +85,7 @@ fn each_answer_is_that_of_the_tracer() {
 #[test]
 fn a_diagnosis_delays_no_other_document() {
     let (ours, theirs) = pairs().unwrap();
-    let answering = ours.map(|stream| thread::spawn(move || answer(stream, &Fake)));
+    let answering = ours.map(|stream| thread::spawn(move || answer(stream, &Fake, &Budget::default())));
     let lanes = Arc::new(Lanes::new(theirs, || ()));
     let begin = Instant::now();
     let slow = {
@@ -95,6 +102,66 @@ fn a_diagnosis_delays_no_other_document() {
     answering.into_iter().for_each(|answering| answering.join().unwrap());
 }
 
+/// A process that was taken over asks as fast as it can.
+#[test]
+fn each_document_is_followed_by_three_times_its_cpu_time() {
+    struct Busy(Sender<(Instant, Instant)>);
+
+    impl PageSource for Busy {
+        fn metrics(&self, _: Format) -> Result<String, String> {
+            let (begin, from) = (Instant::now(), cpu_time());
+            while cpu_time() - from < BUSY {}
+            self.0.send((begin, Instant::now())).unwrap();
+            Ok(String::new())
+        }
+
+        fn page(&self, _: Place, _: &[(String, String)]) -> Result<String, Refusal> {
+            self.metrics(Format::Text).map_err(Refusal::Failed)
+        }
+
+        fn api(&self, _: Resource, _: &[(String, String)]) -> Result<String, Refusal> {
+            self.metrics(Format::Text).map_err(Refusal::Failed)
+        }
+
+        fn ready(&self) -> Result<(), String> {
+            self.metrics(Format::Text).map(drop)
+        }
+
+        fn healthy(&self) -> Result<(), String> {
+            self.ready()
+        }
+    }
+
+    const BUSY: Duration = Duration::from_millis(20);
+    for question in [
+        r#"{"Metrics":"Text"}"#,
+        r#"{"Page":["Node",[]]}"#,
+        r#"{"Api":["Doctor",[]]}"#,
+        "\"Ready\"",
+        "\"Healthy\"",
+    ] {
+        let (sends, made) = channel();
+        let budget = Arc::new(Budget::default());
+        let asks = |times: usize| {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            let (source, budget) = (Busy(sends.clone()), Arc::clone(&budget));
+            let answering = thread::spawn(move || answer(ours, &source, &budget));
+            (0..times).for_each(|_| write_frame(&mut theirs, question.as_bytes()).unwrap());
+            (0..times).for_each(|_| theirs.read_exact(&mut [0; 5]).unwrap());
+            drop(theirs);
+            answering.join().unwrap();
+        };
+        asks(2);
+        // As the next process of the web server.
+        asks(1);
+        let times: Vec<(Instant, Instant)> = made.try_iter().collect();
+        for pair in times.windows(2) {
+            assert!(pair[1].0 - pair[0].1 >= BUSY * PAUSES, "{question}: {times:?}");
+        }
+        assert_eq!(times.len(), 3);
+    }
+}
+
 #[test]
 fn without_a_tracer_one_line_says_so() {
     let (ours, theirs) = pairs().unwrap();
@@ -107,7 +174,7 @@ fn without_a_tracer_one_line_says_so() {
 fn what_is_no_question_has_no_answer() {
     let ask = |bytes: &[u8]| {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let answering = thread::spawn(move || answer(ours, &Fake));
+        let answering = thread::spawn(move || answer(ours, &Fake, &Budget::default()));
         theirs.write_all(bytes).unwrap();
         let read = theirs.read(&mut [0; 1]);
         drop(theirs);
@@ -150,15 +217,18 @@ fn what_it_is_to_serve_comes_with_its_sockets() {
         allowed_hosts: vec!["gpu1".to_owned()],
         files: Some(loaded.files.clone()),
         listeners: all.len(),
+        seccomp: Seccomp::Optional,
     };
-    send_orders(&mut ours, &sent, &lanes, &[&all[0], &all[1], &health]).unwrap();
+    let (pulse, mut beats) = UnixStream::pair().unwrap();
+    send_orders(&mut ours, &sent, &lanes, &pulse, &[&all[0], &all[1], &health]).unwrap();
     send_files(&mut ours, &loaded.files).unwrap();
     drop(ours);
     let (received, passed) = receive_orders(&mut theirs).unwrap();
     assert_eq!(received, sent);
     assert_eq!(receive_files(&mut theirs).unwrap(), loaded.files);
     assert_eq!(receive_files(&mut theirs).unwrap_err().kind(), ErrorKind::UnexpectedEof);
-    let Descriptors { lanes: mut passed_lanes, listeners, health: passed_health } = passed;
+    let Descriptors { lanes: mut passed_lanes, pulse: mut passed_pulse, listeners, health: passed_health } =
+        passed;
     let addresses = |listeners: &[TcpListener]| -> Vec<_> {
         listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
     };
@@ -167,6 +237,8 @@ fn what_it_is_to_serve_comes_with_its_sockets() {
     TcpStream::connect(addresses(&listeners)[1]).unwrap();
     listeners[1].accept().unwrap();
     passed_lanes[2].write_all(b"x").unwrap();
+    passed_pulse.write_all(b"y").unwrap();
+    beats.read_exact(&mut [0]).unwrap();
     drop((passed_lanes, lanes));
     let mut text = String::new();
     (&others[2]).read_to_string(&mut text).unwrap();
@@ -178,8 +250,9 @@ fn more_sockets_than_can_be_passed_are_refused() {
     let (mut ours, _theirs) = UnixStream::pair().unwrap();
     let (lanes, _others) = pairs().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let orders = Orders { allowed_hosts: vec![], files: None, listeners: 250 };
-    let line = send_orders(&mut ours, &orders, &lanes, &[&listener; 250]).unwrap_err().to_string();
-    assert!(line.contains("more than 249 sockets"), "{line}");
-    assert!(send_orders(&mut ours, &orders, &lanes, &[&listener; 249]).is_ok());
+    let orders = Orders { allowed_hosts: vec![], files: None, listeners: 250, seccomp: Seccomp::Required };
+    let (pulse, _beats) = UnixStream::pair().unwrap();
+    let line = send_orders(&mut ours, &orders, &lanes, &pulse, &[&listener; 250]).unwrap_err().to_string();
+    assert!(line.contains("more than 248 sockets"), "{line}");
+    assert!(send_orders(&mut ours, &orders, &lanes, &pulse, &[&listener; 248]).is_ok());
 }

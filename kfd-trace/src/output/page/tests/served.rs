@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::output::api::Resource;
-use crate::serve::router::{self, PageSource};
+use crate::serve::question::PageSource;
+use crate::serve::router;
 use crate::serve::web::names::Names;
 use crate::serve::web::settings::{Settings, SettingsSource};
 use crate::serve::web::{self, Site, listen};
@@ -43,6 +44,10 @@ impl PageSource for Still {
     fn ready(&self) -> Result<(), String> {
         Ok(())
     }
+
+    fn healthy(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 impl PageSource for Moving {
@@ -71,6 +76,10 @@ impl PageSource for Moving {
     }
 
     fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn healthy(&self) -> Result<(), String> {
         Ok(())
     }
 }
@@ -127,7 +136,7 @@ async fn sample_pages() {
             let listeners =
                 listen::bind(&[SocketAddr::from(([127, 0, 0, 1], port))], "").expect("a free port");
             let pages = router::router(Arc::clone(&world));
-            let site = Site { pages, names: Names::new("localhost", &[]) };
+            let site = Site { pages, names: Names::new("localhost", &[]), most: 128 };
             let (sender, settings) = tokio::sync::watch::channel(Arc::new(settings));
             servers.spawn(async move {
                 let served = web::serve(listeners, site, settings, std::future::pending()).await;

@@ -169,3 +169,19 @@ async fn an_address_that_keeps_all_at_work_makes_room_for_others() {
     // Neither has more than its share now.
     assert!(connections.take(from(1)).await.is_none());
 }
+
+/// Where there are fewer descriptors than connections are allowed.
+#[tokio::test(start_paused = true)]
+async fn without_a_descriptor_who_was_idle_for_longest_makes_room() {
+    let tally = Arc::default();
+    let connections = two(&tally);
+    assert!(!connections.make_room(), "there is none");
+    let (first, mut first_leaves) = connections.take(from(1)).await.unwrap();
+    assert!(!connections.make_room(), "it came just now");
+    later().await;
+    let work = first.work();
+    assert!(!connections.make_room() && stays(&mut first_leaves), "it works");
+    drop(work);
+    assert!(connections.make_room() && !stays(&mut first_leaves));
+    assert_eq!(tally.counts()[WebEvent::MadeRoom as usize], 1);
+}

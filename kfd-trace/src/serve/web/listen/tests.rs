@@ -110,3 +110,45 @@ fn what_is_no_socket_of_ours_is_refused() {
     let message = started(std::os::fd::OwnedFd::from(deaf), "LISTEN_PID=$$ LISTEN_FDS=1");
     assert!(message.contains("it does not listen"), "{message}");
 }
+
+/// What a process that shares the socket can do to it: end it, and even connect it to something else.
+#[test]
+fn a_socket_that_was_shut_down_listens_again() {
+    let connects = |listener: &TcpListener| {
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        client.is_ok()
+            && (0..1000).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                listener.accept().is_ok()
+            })
+    };
+    // One with a port of the kernel's choice, and then one with a port that was requested.
+    let [listener] = bind(&[ANY], "--web.listen-address").expect("a free port").try_into().unwrap();
+    let address = listener.local_addr().unwrap();
+    shut_down_and_restored(listener, address, connects);
+    let [listener] = bind(&[address], "--web.listen-address").expect("it is free").try_into().unwrap();
+    shut_down_and_restored(listener, address, connects);
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "its port is free after that")]
+fn shut_down_and_restored(
+    listener: TcpListener,
+    address: SocketAddr,
+    connects: impl Fn(&TcpListener) -> bool,
+) {
+    assert!(listens(&listener) && connects(&listener) && !restore(&listener, address).unwrap());
+    let inside = TcpListener::bind(ANY).unwrap();
+    for connected in [false, true] {
+        rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
+        if connected {
+            let to = inside.local_addr().unwrap();
+            // In progress, since the socket does not block.
+            let _ = rustix::net::connect(&listener, &to);
+            inside.accept().unwrap();
+        }
+        assert!(!listens(&listener) && TcpStream::connect(address).is_err(), "{connected}");
+        assert!(restore(&listener, address).unwrap(), "{connected}");
+        assert_eq!(listener.local_addr().unwrap(), address);
+        assert!(connects(&listener), "{connected}");
+    }
+}

@@ -97,7 +97,7 @@ impl Server {
             follow(source, loaded.settings, &end, |files| put_in_force(&files, &sender).unwrap());
         });
         let tally = Arc::new(WebTally::default());
-        let site = Site { pages, names: Names::new("x", &[]) };
+        let site = Site { pages, names: Names::new("x", &[]), most: 128 };
         let task = tokio::spawn(serve_within(limits, Arc::clone(&tally), listeners, site, in_force, stopped));
         Server { addresses, stop: Some(stop), task, tally, folder, in_force: in_force_now, _follows: follows }
     }
