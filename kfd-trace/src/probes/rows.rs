@@ -92,6 +92,43 @@ const fn hang_of_queues(row: ProbeRow) -> ProbeRow {
     row.when(When::Without("kfd_process_hw_exception")).needs(&["DQM_DEV", "DEVICE_ID"])
 }
 
+/// Functions that change what a GPU runs, kfd_device_queue_manager.c: the first parameter of each is the GPU's
+/// `struct device_queue_manager`. The driver calls all but the debugger's by pointer, so that no compiler can inline
+/// them.
+const CHANGES: &[&str] = &[
+    "create_queue_cpsch",
+    "destroy_queue_cpsch",
+    "update_queue",
+    "evict_process_queues_cpsch",
+    "restore_process_queues_cpsch",
+    "start_cpsch",
+    "unhalt_cpsch",
+    "stop_cpsch",
+    "halt_cpsch",
+    "reset_queues_cpsch",
+    "create_kernel_queue_cpsch",
+    "destroy_kernel_queue_cpsch",
+    "dqm_debugfs_hang_hws",
+    "dqm_debugfs_execute_queues",
+    "debug_lock_and_unmap",
+    "debug_refresh_runlist",
+    "reserve_debug_trap_vmid",
+    "release_debug_trap_vmid",
+    "remap_queue",
+];
+
+/// Further ones that can find a hang. Those before call the functions of MES.
+const HANGING: &[&str] = &[
+    "process_termination_cpsch",
+    "execute_queues_cpsch",
+    "execute_queues_cpsch.constprop.0",
+    "debug_map_and_unlock",
+    "add_queue_mes",
+    "remove_queue_mes",
+    "suspend_all_queues_mes",
+    "resume_all_queues_mes",
+];
+
 /// Not on 5.10 and 6.1. ROCm's 6.0.5 has functions of these names with other parameters: drivers with the debugger of
 /// kernel 6.5 have nodes, and it does not.
 const fn suspension(row: ProbeRow) -> ProbeRow {
@@ -189,6 +226,10 @@ pub const PROBES: &[ProbeRow] = &[
     )
     .when(When::Without("kfd_hws_hang"))
     .needs(&["DQM_DEV", "DQM_HW_EXCEPTION_WORK", "DEVICE_ID"]),
+    // ROCm's 6.12.12 inlines `reset_queues_on_hws_hang`, and the call of `kfd_hws_hang` after it.
+    ProbeRow::entry(ProbeId::HangScope, Site::Each(&[CHANGES, HANGING]), "hangs of the scheduler")
+        .when(When::InPlaceOf(&[ProbeId::HungQueues, ProbeId::HwsHang]))
+        .needs(&["DQM_DEV", "DEVICE_ID"]),
     hang_of_queues(ProbeRow::entry(
         ProbeId::ResetRequest,
         Site::Function(&["amdgpu_amdkfd_gpu_reset"]),
@@ -257,6 +298,9 @@ pub const PROBES: &[ProbeRow] = &[
     ))
     // On 5.10 and 6.1 it is a part of its callers.
     .optional(),
+    // ROCm's 6.0.5 inlines `unmap_queues_cpsch`.
+    scheduler(ProbeRow::entry(ProbeId::RunlistChange, Site::Each(&[CHANGES]), PREEMPTIONS))
+        .when(When::InPlaceOf(&[ProbeId::RunlistUnmap])),
     scheduler(ProbeRow::entry(
         ProbeId::RunlistProcessEnd,
         Site::Function(&["process_termination_cpsch"]),
@@ -352,6 +396,15 @@ mod tests {
             [format!("{{probe=\"{first}\", verdict"), format!("{{probe=~\"{}\", verdict", rest.join("|"))]
         {
             assert!(rules.contains(&selector), "{selector}");
+        }
+    }
+
+    #[test]
+    fn each_function_that_changes_what_a_gpu_runs_has_a_reason() {
+        use crate::model::runlist::FUNCTIONS;
+        for name in CHANGES {
+            let known = FUNCTIONS.iter().find(|(known, _)| known == name);
+            assert!(known.is_some_and(|(_, reason)| reason.is_some()), "{name}");
         }
     }
 
