@@ -64,6 +64,8 @@ pub fn run(roots: &Roots, options: &HwOptions) -> Result<(), Stop> {
         queues.map(generation).collect::<Result<_, _>>().map_err(Stop::failed)?;
     let known = |gpu_id| generations.get(&gpu_id).copied().flatten();
     let mut report = report(mqds.as_ref(), hqds.as_ref(), known);
+    report.gpus.sort_by_key(|gpu| topology.order(gpu.gpu_id));
+    report.queues.sort_by_key(|queue| topology.order(queue.gpu_id));
     if let Some(pid) = options.pid {
         report.queues.retain(|queue| queue.pid == Some(pid));
     }
