@@ -1,5 +1,6 @@
 //! The probe table: one row per probe. Only what is in this table is attached.
 
+use super::changes::{CHANGES, HANGING};
 use super::table::{ProbeRow, Site, When};
 use kfd_trace_common::counter::ProbeId;
 
@@ -91,43 +92,6 @@ const HANGS_OF_QUEUES: &str = "hangs after queues that firmware gave up";
 const fn hang_of_queues(row: ProbeRow) -> ProbeRow {
     row.when(When::Without("kfd_process_hw_exception")).needs(&["DQM_DEV", "DEVICE_ID"])
 }
-
-/// Functions that change what a GPU runs, kfd_device_queue_manager.c: the first parameter of each is the GPU's
-/// `struct device_queue_manager`. The driver calls all but the debugger's by pointer, so that no compiler can inline
-/// them.
-const CHANGES: &[&str] = &[
-    "create_queue_cpsch",
-    "destroy_queue_cpsch",
-    "update_queue",
-    "evict_process_queues_cpsch",
-    "restore_process_queues_cpsch",
-    "start_cpsch",
-    "unhalt_cpsch",
-    "stop_cpsch",
-    "halt_cpsch",
-    "reset_queues_cpsch",
-    "create_kernel_queue_cpsch",
-    "destroy_kernel_queue_cpsch",
-    "dqm_debugfs_hang_hws",
-    "dqm_debugfs_execute_queues",
-    "debug_lock_and_unmap",
-    "debug_refresh_runlist",
-    "reserve_debug_trap_vmid",
-    "release_debug_trap_vmid",
-    "remap_queue",
-];
-
-/// Further ones that can find a hang. Those before call the functions of MES.
-const HANGING: &[&str] = &[
-    "process_termination_cpsch",
-    "execute_queues_cpsch",
-    "execute_queues_cpsch.constprop.0",
-    "debug_map_and_unlock",
-    "add_queue_mes",
-    "remove_queue_mes",
-    "suspend_all_queues_mes",
-    "resume_all_queues_mes",
-];
 
 /// Not on 5.10 and 6.1. ROCm's 6.0.5 has functions of these names with other parameters: drivers with the debugger of
 /// kernel 6.5 have nodes, and it does not.
@@ -396,15 +360,6 @@ mod tests {
             [format!("{{probe=\"{first}\", verdict"), format!("{{probe=~\"{}\", verdict", rest.join("|"))]
         {
             assert!(rules.contains(&selector), "{selector}");
-        }
-    }
-
-    #[test]
-    fn each_function_that_changes_what_a_gpu_runs_has_a_reason() {
-        use crate::model::runlist::FUNCTIONS;
-        for name in CHANGES {
-            let known = FUNCTIONS.iter().find(|(known, _)| known == name);
-            assert!(known.is_some_and(|(_, reason)| reason.is_some()), "{name}");
         }
     }
 
