@@ -76,7 +76,7 @@ fn it_is_one_hang_whatever_is_inlined() -> Result<()> {
     let what = known()?.into_iter().map(|what| ("give_up", what)).chain([("hang", 1)]);
     for (control, value) in what {
         for options in [&inlined[..1], &inlined[1..], &inlined[..]].get(of.clone()).into_iter().flatten() {
-            let stream = Stream::tracing(options)?;
+            let mut stream = Stream::tracing(options)?;
             let mut workload = Steered::having(&["create aql gpu=1"])?;
             let witness = witness()?;
             kfdsim_at(control, 1, value)?;
@@ -85,7 +85,7 @@ fn it_is_one_hang_whatever_is_inlined() -> Result<()> {
             drop(witness);
             kill(&stream, &mut workload)?;
             all_is_well_again(&stream)?;
-            stream.end()?;
+            stream.interrupt()?;
         }
     }
     Ok(())
