@@ -84,6 +84,8 @@ ids! {
         HwException = "hw_exception",
         /// kprobe on `reset_queues_on_hws_hang`.
         HungQueues = "hung_queues",
+        /// kprobe on the functions that change what a GPU runs, where a hang is inlined in them.
+        HangScope = "hang_scope",
         /// kprobe on `amdgpu_amdkfd_gpu_reset`.
         ResetRequest = "reset_request",
         /// kprobe on `amdgpu_userq_ioctl`.
@@ -96,6 +98,8 @@ ids! {
         RunlistExecute = "runlist_execute",
         /// kprobe on `unmap_queues_cpsch`.
         RunlistUnmap = "runlist_unmap",
+        /// kprobe on the functions that change what a GPU runs, where `unmap_queues_cpsch` is inlined.
+        RunlistChange = "runlist_change",
         /// kprobe on `pm_send_unmap_queue`.
         PreemptBegin = "preempt_begin",
         /// kretprobe on `amdkfd_fence_wait_timeout`.

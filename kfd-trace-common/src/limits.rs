@@ -59,9 +59,6 @@ pub const CU_MASK_LEN: usize = 128;
 /// Calls inside the driver that can be under way at once: updates, MQD writes, evictions; one per thread.
 pub const NESTED_MAX: u32 = 4_096;
 
-/// Threads that have had queues of a GPU reset: one per GPU at a time, and what is left of earlier ones.
-pub const HUNG_QUEUES_MAX: u32 = 256;
-
 /// Queues of a suspend or a resume that a record names: a debugger stops all queues of a process at once, and ROCm
 /// makes a handful per GPU.
 pub const SUSPENSION_QUEUES: usize = 64;

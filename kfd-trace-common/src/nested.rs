@@ -73,13 +73,11 @@ pub struct Eviction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 pub struct Schedule {
-    /// Address of the `struct device_queue_manager`; 0 before `unmap_queues_cpsch` is entered.
+    /// Address of the `struct device_queue_manager`.
     pub dqm: u64,
     /// Return addresses, as in [`crate::record::Preempt`].
     pub caller: u64,
     pub outer: u64,
-    /// Address of the `struct kfd_process` that causes it; 0 for none.
-    pub process: u64,
     /// Address of the `struct kfd_process` whose end has begun to change a GPU; 0 for none.
     pub ending: u64,
     /// CLOCK_MONOTONIC, nanoseconds: the request to take the queues off; 0 for none under way.
@@ -89,8 +87,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    pub const NONE: Self =
-        Self { dqm: 0, caller: 0, outer: 0, process: 0, ending: 0, sent_ns: 0, released_ns: 0 };
+    pub const NONE: Self = Self { dqm: 0, caller: 0, outer: 0, ending: 0, sent_ns: 0, released_ns: 0 };
 }
 
 /// A queue that the thread adds to the firmware scheduler MES, or removes from it. An entry outlasts a call that makes no

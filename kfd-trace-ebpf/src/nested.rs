@@ -1,6 +1,6 @@
 //! Calls inside the driver between entry and return, by thread: for results known only at the return. Also
 //! the last MQD write of threads that are in no call of `kfd_ioctl`, the last change of a GPU's list of queues, and
-//! the last reset of hung queues. The only owner of `UPDATES`, `MQDS`, `SCHEDULES`, `MES_CALLS`, `HUNG_QUEUES`,
+//! the GPU that a thread would find hanging. The only owner of `UPDATES`, `MQDS`, `SCHEDULES`, `MES_CALLS`, `HANG_SCOPES`,
 //! `EVICTIONS`, `USER_QUEUES`, `SUSPENSIONS` and `RELEASING`.
 //!
 //! An entry whose return was missed would wait for the thread's next call, and kworkers make few: the daemon
@@ -14,7 +14,7 @@ use aya_ebpf::{
     maps::{HashMap, LruHashMap},
 };
 use kfd_trace_common::counter::{ProbeId, Trouble};
-use kfd_trace_common::limits::{HUNG_QUEUES_MAX, NESTED_MAX, SUSPENSIONS_MAX};
+use kfd_trace_common::limits::{NESTED_MAX, SUSPENSIONS_MAX};
 use kfd_trace_common::nested::{Eviction, MesCall, Mqd, Releasing, Schedule, Suspension, Update, UserQueue};
 
 #[map]
@@ -52,10 +52,10 @@ impl Call for Schedule {
     }
 }
 
-/// Address of the `struct device_queue_manager`. An entry outlasts a reset that succeeds, until the thread's next hang
-/// or until more threads than fit have had queues reset.
+/// Address of the `struct device_queue_manager` that the thread would find hanging. An entry outlasts what it is about,
+/// until the thread's next one or until more threads than fit have had one.
 #[map]
-static HUNG_QUEUES: LruHashMap<u32, u64> = LruHashMap::with_max_entries(HUNG_QUEUES_MAX, 0);
+static HANG_SCOPES: LruHashMap<u32, u64> = LruHashMap::with_max_entries(NESTED_MAX, 0);
 
 #[map]
 static EVICTIONS: HashMap<u32, Eviction> = HashMap::with_max_entries(NESTED_MAX, 0);
@@ -207,21 +207,21 @@ pub(crate) fn remove_mes(tid: u32) {
     }
 }
 
-/// Stores that the running thread has queues of this `struct device_queue_manager` reset.
+/// Stores that a hang that the running thread finds is one of this `struct device_queue_manager`.
 #[inline(always)]
-pub(crate) fn set_hung_queues(probe: ProbeId, dqm: u64) {
-    if HUNG_QUEUES.insert(tid(), &dqm, u64::from(BPF_ANY)).is_err() {
+pub(crate) fn set_hang_scope(probe: ProbeId, dqm: u64) {
+    if HANG_SCOPES.insert(tid(), &dqm, u64::from(BPF_ANY)).is_err() {
         losses::trouble(probe, Trouble::NestedFull);
     }
 }
 
-/// Removes and returns the `struct device_queue_manager` whose queues the running thread had reset last.
+/// Removes and returns the `struct device_queue_manager` that the running thread would find hanging.
 #[inline(always)]
-pub(crate) fn take_hung_queues() -> Option<u64> {
+pub(crate) fn take_hang_scope() -> Option<u64> {
     let tid = tid();
     // SAFETY: a value of the map, copied before it is removed; only this thread writes it.
-    let dqm = unsafe { *HUNG_QUEUES.get(tid)? };
+    let dqm = unsafe { *HANG_SCOPES.get(tid)? };
     // It existed a moment ago, and only this thread or a full map removes it.
-    let _ = HUNG_QUEUES.remove(tid);
+    let _ = HANG_SCOPES.remove(tid);
     Some(dqm)
 }

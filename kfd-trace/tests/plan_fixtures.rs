@@ -30,19 +30,20 @@ fn action(plan: &Plan, id: ProbeId) -> &Action {
 /// Rows without a target in a kernel with the driver's types, beside the one that the row of all handlers replaces; tracepoints are not in these fixtures.
 fn absent(series: &str) -> Vec<ProbeId> {
     use ProbeId::{
-        HungQueues, HwException, HwsHang, MqdAddress, ResetRequest, ResumeQueues, RunlistExecute,
-        SuspendQueues, SuspensionReturn, UserQueue, UserQueueReturn,
+        HangScope, HungQueues, HwException, HwsHang, MqdAddress, ResetRequest, ResumeQueues, RunlistChange,
+        RunlistExecute, SuspendQueues, SuspensionReturn, UserQueue, UserQueueReturn,
     };
     let users = [UserQueueReturn, UserQueue];
-    let requests = [ResetRequest, HungQueues];
+    let requests = [HangScope, ResetRequest, HungQueues];
     match series {
         "6.1" => {
             let debugger = [SuspensionReturn, SuspendQueues, ResumeQueues];
-            [&[MqdAddress, HwsHang][..], &requests, &users, &debugger, &[RunlistExecute]].concat()
+            [&[MqdAddress, HwsHang][..], &requests, &users, &debugger, &[RunlistExecute, RunlistChange]]
+                .concat()
         }
-        "6.12" => [&[MqdAddress, HwException][..], &requests, &users].concat(),
-        "7.2" => vec![MqdAddress, HwException],
-        _ => vec![HwException],
+        "6.12" => [&[MqdAddress, HwException][..], &requests, &users, &[RunlistChange]].concat(),
+        "7.2" => vec![MqdAddress, HwException, HangScope, RunlistChange],
+        _ => vec![HwException, HangScope, RunlistChange],
     }
 }
 

@@ -92,6 +92,11 @@ pub(crate) fn notifier_release(ctx: ProbeContext) -> u32 {
 pub(crate) fn wq_release(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::WqRelease;
     counters::hit(ID);
+    if let Some(before) = nested::leave::<Releasing>() {
+        // A kworker does one work after the other: that of before has returned, and its return was missed.
+        losses::trouble(ProbeId::WqReleaseReturn, Trouble::NestedReturnMissed);
+        released(ProbeId::WqReleaseReturn, &before);
+    }
     match container(ctx.arg(0), &kernel::KFD_PROCESS_RELEASE_WORK) {
         Some(process) => {
             // A process that was never seen is registered now, so that its end is reported.
@@ -109,14 +114,18 @@ pub(crate) fn wq_release(ctx: ProbeContext) -> u32 {
 pub(crate) fn wq_release_return(_ctx: RetProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::WqReleaseReturn;
     counters::hit(ID);
-    let Some(Releasing { process }) = nested::leave() else {
-        losses::trouble(ID, Trouble::ReturnWithoutEntry);
-        return 0;
-    };
-    if let Some(entry) = processes::released(process) {
-        processes::send_end(ID, &entry, Kind::ProcessRelease);
+    match nested::leave::<Releasing>() {
+        Some(releasing) => released(ID, &releasing),
+        None => losses::trouble(ID, Trouble::ReturnWithoutEntry),
     }
     0
+}
+
+#[inline(always)]
+fn released(probe: ProbeId, releasing: &Releasing) {
+    if let Some(entry) = processes::released(releasing.process) {
+        processes::send_end(probe, &entry, Kind::ProcessRelease);
+    }
 }
 
 #[inline(always)]

@@ -1,7 +1,8 @@
 //! What the GPUs run, and its interruptions. Traces, with the hardware scheduler: `execute_queues_cpsch`,
 //! `unmap_queues_cpsch` and `process_termination_cpsch` (who changes it, and why), `pm_send_unmap_queue`,
 //! `pm_release_ib` and `amdkfd_fence_wait_timeout` (a preemption), `pm_send_runlist` (the new list). Out: a record
-//! for each preemption, and for each list.
+//! for each preemption, and for each list. Where `unmap_queues_cpsch` is inlined (ROCm's 6.0.5), the functions that lead
+//! to it stand in for it.
 //!
 //! A change takes the queues of all processes off the GPU, waits for that, and submits a new list. It is made by
 //! one thread, which holds the lock of the GPU's `struct device_queue_manager` throughout. Its reason is the caller
@@ -11,7 +12,7 @@
 use crate::kernel::{self, read};
 use crate::probes::device::gpu_id;
 use crate::probes::eviction::process_of;
-use crate::probes::registers::return_address;
+use crate::probes::registers::{return_address, stack_and_function};
 use crate::processes::{self, Met, NO_OWNER, Owner};
 use crate::{counters, emit, in_flight, losses, nested};
 use aya_ebpf::Global;
@@ -30,7 +31,18 @@ pub(crate) fn runlist_process_end(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::RunlistProcessEnd;
     counters::hit(ID);
     let ending = ctx.arg(1).and_then(process_of).unwrap_or(0);
-    nested::enter(ID, &Schedule { ending, ..Schedule::NONE });
+    nested::enter(ID, &Schedule { dqm: dqm(&ctx), caller: inside(&ctx), ending, ..Schedule::NONE });
+    0
+}
+
+/// Functions that change what a GPU runs, `(struct device_queue_manager *dqm, ...)`: only where the next two are not both
+/// attached.
+#[kprobe]
+pub(crate) fn runlist_change(ctx: ProbeContext) -> u32 {
+    const ID: ProbeId = ProbeId::RunlistChange;
+    counters::hit(ID);
+    unfinished(ID, nested::schedule().map_or(0, |last| last.sent_ns));
+    nested::enter(ID, &Schedule { dqm: dqm(&ctx), caller: inside(&ctx), ..Schedule::NONE });
     0
 }
 
@@ -39,11 +51,10 @@ pub(crate) fn runlist_process_end(ctx: ProbeContext) -> u32 {
 pub(crate) fn runlist_execute(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::RunlistExecute;
     counters::hit(ID);
+    let (ending, sent_ns) = nested::schedule().map_or((0, 0), |last| (last.ending, last.sent_ns));
     let outer = return_address(&ctx);
-    match nested::schedule() {
-        Some(schedule) => schedule.outer = outer,
-        None => nested::enter(ID, &Schedule { outer, ..Schedule::NONE }),
-    }
+    let (dqm, caller) = (dqm(&ctx), inside(&ctx));
+    nested::enter(ID, &Schedule { dqm, caller, outer, ending, sent_ns, ..Schedule::NONE });
     0
 }
 
@@ -54,19 +65,30 @@ pub(crate) fn runlist_unmap(ctx: ProbeContext) -> u32 {
     counters::hit(ID);
     let before = nested::schedule().map_or((0, 0, 0), |last| (last.outer, last.ending, last.sent_ns));
     let (outer, ending, sent_ns) = before;
-    if sent_ns != 0 {
-        // It failed otherwise than by its wait: the packet was not sent, or a queue was given up.
-        losses::trouble(ID, Trouble::NestedReturnMissed);
-    }
-    let schedule = Schedule {
-        dqm: ctx.arg(0).unwrap_or(0),
-        caller: return_address(&ctx),
-        outer,
-        process: causing_process(ending),
-        ..Schedule::NONE
-    };
+    unfinished(ID, sent_ns);
+    let schedule = Schedule { dqm: dqm(&ctx), caller: return_address(&ctx), outer, ending, ..Schedule::NONE };
     nested::enter(ID, &schedule);
     0
+}
+
+/// The GPU that all of these are called for.
+#[inline(always)]
+fn dqm(ctx: &ProbeContext) -> u64 {
+    ctx.arg(0).unwrap_or(0)
+}
+
+/// As the return address of a call that this function makes.
+#[inline(always)]
+fn inside(ctx: &ProbeContext) -> u64 {
+    stack_and_function(ctx).1 + 1
+}
+
+/// Counts a preemption that failed otherwise than by its wait: the packet was not sent, or a queue was given up.
+#[inline(always)]
+fn unfinished(probe: ProbeId, sent_ns: u64) {
+    if sent_ns != 0 {
+        losses::trouble(probe, Trouble::NestedReturnMissed);
+    }
 }
 
 /// The process for which the running thread works: the one that is evicted or restored, else the one that ends, else
@@ -173,10 +195,11 @@ fn now() -> u64 {
 
 #[inline(always)]
 fn owner(probe: ProbeId, schedule: &Schedule) -> Owner {
-    if schedule.process == 0 {
+    let process = causing_process(schedule.ending);
+    if process == 0 {
         return NO_OWNER;
     }
-    processes::known(probe, schedule.process, Met::Anywhere).map_or(NO_OWNER, |entry| Owner::from(&entry))
+    processes::known(probe, process, Met::Anywhere).map_or(NO_OWNER, |entry| Owner::from(&entry))
 }
 
 #[inline(always)]

@@ -4,8 +4,9 @@
 //!
 //! In drivers without `kfd_process_hw_exception` (6.16 and later), `kfd_hws_hang` ends in a call of
 //! `amdgpu_amdkfd_gpu_reset`, and nothing else calls that. It may be a function of its own in one place and inlined in
-//! another. What a thread meets first reports the hang: the function `kfd_hws_hang`, or, where it is inlined after
-//! `reset_queues_on_hws_hang` has failed (7.2 and 7.3), the call in it.
+//! another. What a thread meets first reports the hang: the function `kfd_hws_hang`, or, where it is inlined, the call
+//! in it. Which GPU that is about is known from the function that the thread entered before: `reset_queues_on_hws_hang`
+//! (7.2 and 7.3), or, where that is inlined too (ROCm's 6.12.12), one that changes what the GPU runs.
 
 use crate::kernel::{self, read, read_at};
 use crate::probes::device::gpu_id;
@@ -99,9 +100,9 @@ pub(crate) fn gpu_reset(ctx: ProbeContext) -> u32 {
 pub(crate) fn hws_hang(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::HwsHang;
     counters::hit(ID);
-    // Of queues whose reset failed just now, or of earlier ones whose reset succeeded: the request for a reset of the
-    // GPU, which follows, is about this hang.
-    let _ = nested::take_hung_queues();
+    // What the thread entered before is about this hang, or about earlier queues whose reset succeeded: the request for
+    // a reset of the GPU, which follows, is not another hang.
+    let _ = nested::take_hang_scope();
     hang(ID, ctx.arg(0).unwrap_or(0));
     0
 }
@@ -123,17 +124,27 @@ pub(crate) fn hw_exception(ctx: ProbeContext) -> u32 {
 pub(crate) fn hung_queues(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::HungQueues;
     counters::hit(ID);
-    nested::set_hung_queues(ID, ctx.arg(0).unwrap_or(0));
+    nested::set_hang_scope(ID, ctx.arg(0).unwrap_or(0));
     0
 }
 
-/// `void amdgpu_amdkfd_gpu_reset(struct amdgpu_device *adev)`, amdgpu_amdkfd.c: by an inlined `kfd_hws_hang`, if hung
-/// queues were to be reset before. The device does not show which of its nodes hangs: those queues do.
+/// Functions of kfd_device_queue_manager.c that change what a GPU runs, and so can find it hanging. The first parameter
+/// of each is its `struct device_queue_manager *dqm`. What a thread enters last is what it is in when a hang is found.
+#[kprobe]
+pub(crate) fn hang_scope(ctx: ProbeContext) -> u32 {
+    const ID: ProbeId = ProbeId::HangScope;
+    counters::hit(ID);
+    nested::set_hang_scope(ID, ctx.arg(0).unwrap_or(0));
+    0
+}
+
+/// `void amdgpu_amdkfd_gpu_reset(struct amdgpu_device *adev)`, amdgpu_amdkfd.c: by an inlined `kfd_hws_hang`. The device
+/// does not show which of its nodes hangs: what the thread entered before does.
 #[kprobe]
 pub(crate) fn reset_request(_ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::ResetRequest;
     counters::hit(ID);
-    if let Some(dqm) = nested::take_hung_queues() {
+    if let Some(dqm) = nested::take_hang_scope() {
         hang(ID, dqm);
     }
     0

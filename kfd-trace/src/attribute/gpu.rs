@@ -4,6 +4,7 @@
 use super::sysfs_file::{self, Reader, Unreadable};
 use crate::model::compute_units::ComputeUnits;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 mod compute_units;
@@ -116,6 +117,11 @@ impl Gpu {
     }
 }
 
+/// The order of GPUs in every list that people read: by their numbers ([`Gpu::index`]), since a gpu_id is a hash. Those
+/// that the topology does not have come last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GpuOrder(u32, u32);
+
 /// All GPUs by node number, and the read errors. A container may see nodes that it may not use: those are
 /// errors here (EPERM from the device cgroup).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -163,6 +169,33 @@ impl Topology {
     #[must_use]
     pub fn gpu(&self, gpu_id: u32) -> Option<&Gpu> {
         self.gpus.iter().find(|gpu| gpu.gpu_id == gpu_id)
+    }
+
+    /// Where a GPU of this gpu_id comes in a list; `None` for one that is not known.
+    #[must_use]
+    pub fn order(&self, gpu_id: impl Into<Option<u32>>) -> GpuOrder {
+        let gpu_id = gpu_id.into();
+        let index = gpu_id.and_then(|gpu_id| self.gpu(gpu_id)).map_or(u32::MAX, |gpu| gpu.index);
+        GpuOrder(index, gpu_id.unwrap_or(u32::MAX))
+    }
+
+    /// These GPUs in that order.
+    #[must_use]
+    pub fn ordered(&self, gpu_ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
+        let mut all: Vec<u32> = gpu_ids.into_iter().collect();
+        all.sort_by_key(|gpu_id| self.order(*gpu_id));
+        all
+    }
+
+    /// The entries of a map by gpu_id in that order.
+    #[must_use]
+    pub fn in_order<'m, K: Copy + Into<Option<u32>>, V>(
+        &self,
+        map: &'m BTreeMap<K, V>,
+    ) -> Vec<(&'m K, &'m V)> {
+        let mut all: Vec<_> = map.iter().collect();
+        all.sort_by_key(|(gpu_id, _)| self.order(**gpu_id));
+        all
     }
 
     /// [`Gpu::label`] of a gpu_id; `None` for one that the topology does not have.

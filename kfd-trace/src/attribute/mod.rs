@@ -17,7 +17,7 @@ pub mod task;
 pub use births::births;
 pub use cgroup::{Belongs, Container, Runtime, SlurmStep, belongs};
 pub use driver_sysfs::{Costly, KfdSysfs, SysfsProcess, SysfsQueue};
-pub use gpu::{Gpu, Pool, Slots, Topology};
+pub use gpu::{Gpu, GpuOrder, Pool, Slots, Topology};
 pub use pods::PodNames;
 pub use process::{Identity, ProcessError, ProcessInfo};
 pub use slurm_jobs::SlurmJob;

@@ -54,7 +54,9 @@ pub fn run(roots: &Roots, options: &HwOptions) -> Result<(), Stop> {
         }
     };
     // As people count them; without a topology the dump has its order.
-    report.gpus.sort_by_key(|gpu| topology.gpu(gpu.gpu_id).map_or(u32::MAX, |gpu| gpu.index));
+    report.gpus.sort_by_key(|gpu| topology.order(gpu.gpu_id));
+    report.queues.sort_by_key(|queue| topology.order(queue.gpu_id));
+    report.faults.sort_by_key(|fault| topology.order(fault.gpu_id));
     if let Some(pid) = options.pid {
         report.queues.retain(|queue| queue.pid == Some(pid));
         report.faults.retain(|fault| fault.pid == Some(pid));

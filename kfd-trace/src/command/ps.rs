@@ -133,7 +133,7 @@ pub(super) async fn reported(client: &mut Client) -> Result<Printed, Failure> {
     let topology = reported::topology(&lists.gpus, Some(&status));
     let snapshot = reported::snapshot(&lists.queues, lists.processes, &lists.gpus);
     // Starts of processes are not in the API, and so no process has an age.
-    let rows = ps::ordered(PsRow::from_snapshot(&snapshot, at_ns, at_ns));
+    let rows = ps::ordered(PsRow::from_snapshot(&snapshot, at_ns, at_ns), &topology);
     let clock = Clock { mono_to_wall_ns: 0, zone: TimeZone::UTC };
     // Which sources the daemon could read is not in the API. It compares them itself.
     let asked = Sources::default();
@@ -210,7 +210,7 @@ pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listing, Option<S
             (vec![of_both], Some(why))
         }
     };
-    Ok((Listing { rows: ps::merge(lists), asked, topology }, problem))
+    Ok((Listing { rows: ps::merge(lists, &topology), asked, topology }, problem))
 }
 
 /// What is missing without the kernel's own table. `why`: it cannot be read.

@@ -3,6 +3,7 @@
 use crate::events::ring::Ring;
 use crate::kernel::Roots;
 use crate::model::selected::Selected;
+use crate::model::verdict::{self, PREEMPTIONS};
 use crate::output::runlist::{Counted, RunlistView};
 use crate::output::status;
 use crate::probes::plan::Choice;
@@ -15,7 +16,6 @@ use crate::state::{Snapshot, StateLimits};
 use crate::tracer::driver::UNLOADED;
 use crate::tracer::engine::{TraceRequest, Tracer};
 use crate::tracer::follow::{Follow, Happened, TURN};
-use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
@@ -86,9 +86,7 @@ fn attach(tracer: &mut Tracer) -> Result<Ring, Stop> {
     for line in status::meaning(tracer.probes()) {
         say(line);
     }
-    let needed = [ProbeId::RunlistUnmap, ProbeId::PreemptBegin, ProbeId::PreemptEnd, ProbeId::RunlistSent];
-    let missing = tracer.probes().iter().find(|probe| needed.contains(&probe.id) && !probe.verdict.sees());
-    if let Some(probe) = missing {
+    if let Some(probe) = verdict::missing(tracer.probes(), &PREEMPTIONS) {
         let why = probe.verdict.reason().unwrap_or_else(|| probe.verdict.word().to_owned());
         return Err(Stop::failed(format!(
             "preemptions cannot be seen here: {}: {why}; see `kfd-trace status`",

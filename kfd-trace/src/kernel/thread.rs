@@ -1,4 +1,4 @@
-//! Whether a thread still runs, according to procfs.
+//! Whether a thread still runs, and whether a kworker has work, according to procfs.
 
 use rustix::io::Errno;
 use std::fs;
@@ -12,6 +12,16 @@ pub fn has_ended(procfs: &Path, tgid: u32, tid: u32) -> bool {
     is_absent(&procfs.join(format!("{tgid}/task/{tid}"))) && !is_absent(&procfs.join("1"))
 }
 
+/// Whether the thread is in no call of a driver: it has ended, or is a kworker without work. Its name shows that:
+/// `wq_worker_comm` (kernel/workqueue.c) adds `+` and the name of the workqueue while it works, else `-`.
+#[must_use]
+pub fn is_idle(procfs: &Path, tid: u32) -> bool {
+    // Each thread has a folder by its own id, too, which is listed nowhere.
+    let comm = fs::read(procfs.join(format!("{tid}/comm")));
+    has_ended(procfs, tid, tid)
+        || comm.is_ok_and(|comm| comm.starts_with(b"kworker/") && !comm.contains(&b'+'))
+}
+
 fn is_absent(path: &Path) -> bool {
     let missing = |error: &std::io::Error| {
         error.kind() == ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::SRCH)
@@ -22,6 +32,20 @@ fn is_absent(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kworker_shows_whether_it_works() {
+        let procfs = tempfile::tempdir().unwrap();
+        fs::create_dir_all(procfs.path().join("1")).unwrap();
+        let idle = |comm: &str| {
+            fs::create_dir_all(procfs.path().join("9/task/9")).unwrap();
+            fs::write(procfs.path().join("9/comm"), comm).unwrap();
+            is_idle(procfs.path(), 9)
+        };
+        assert!(idle("kworker/u8:2-kfd_process_wq\n") && idle("kworker/R-kfd_p\n"));
+        assert!(!idle("kworker/u8:2+kfd_process_wq\n") && !idle("train\n"));
+        assert!(is_idle(procfs.path(), 8), "it has ended");
+    }
 
     #[test]
     fn what_is_hidden_has_not_ended() {

@@ -10,6 +10,18 @@ pub const EVICTIONS: [ProbeId; 3] = [ProbeId::EvictGpu, ProbeId::RestoreGpu, Pro
 /// Probes for the creation and the destruction of queues.
 pub const QUEUES: [ProbeId; 2] = [ProbeId::QueueAdd, ProbeId::QueueDel];
 
+/// Probes for preemptions and runlists. Of each list one is enough.
+pub const PREEMPTIONS: [&[ProbeId]; 4] = [
+    &[ProbeId::RunlistUnmap, ProbeId::RunlistChange],
+    &[ProbeId::PreemptBegin],
+    &[ProbeId::PreemptEnd],
+    &[ProbeId::RunlistSent],
+];
+
+/// Probes for hangs of the scheduler: one of these lists is enough.
+const HANGS: [&[ProbeId]; 3] =
+    [&[ProbeId::HwsHang], &[ProbeId::HwException], &[ProbeId::HangScope, ProbeId::ResetRequest]];
+
 /// One row of the probe table after planning and loading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeStatus {
@@ -48,6 +60,19 @@ pub struct Sight {
 #[must_use]
 pub fn all_see(probes: &[ProbeStatus], ids: &[ProbeId]) -> bool {
     ids.iter().all(|id| probes.iter().any(|probe| probe.id == *id && probe.verdict.sees()))
+}
+
+/// Whether hangs of the scheduler are seen.
+#[must_use]
+pub fn sees_hangs(probes: &[ProbeStatus]) -> bool {
+    HANGS.iter().any(|ids| all_see(probes, ids))
+}
+
+/// The probe that is missing where none of a list is attached, of lists of which one is enough each.
+#[must_use]
+pub fn missing<'a>(probes: &'a [ProbeStatus], needed: &[&[ProbeId]]) -> Option<&'a ProbeStatus> {
+    let unseen = needed.iter().find(|any| !any.iter().any(|id| all_see(probes, &[*id])))?;
+    probes.iter().find(|probe| unseen.contains(&probe.id))
 }
 
 /// The verdict on one probe.

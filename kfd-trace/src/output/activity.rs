@@ -1,5 +1,6 @@
 //! Activity of a queue and of a process, in JSON and in text.
 
+use crate::attribute::Topology;
 use crate::model::event::QueueFacts;
 use crate::model::pointers::{Counts, Pointers, Unit, Unmeasured};
 use crate::state::{Activity, Measured, Process, Work};
@@ -95,8 +96,8 @@ impl WorkFields {
     }
 }
 
-/// One entry per GPU, ordered by gpu_id.
-pub(super) fn works(process: &Process) -> Vec<WorkFields> {
+/// One entry per GPU.
+pub(super) fn works(process: &Process, topology: &Topology) -> Vec<WorkFields> {
     let of = |(gpu_id, work): (&Option<u32>, &Work)| WorkFields {
         gpu_id: *gpu_id,
         packets_submitted: work.packets.submitted,
@@ -105,7 +106,7 @@ pub(super) fn works(process: &Process) -> Vec<WorkFields> {
         sdma_ring_bytes_retired: work.ring_bytes.retired,
         queues_incomplete: work.incomplete,
     };
-    process.works.iter().map(of).collect()
+    topology.in_order(&process.works).into_iter().map(of).collect()
 }
 
 /// Rate of retirement: `709/s`, `12.3k/s`; for an SDMA queue `1.2 MB/s`. `None` if not known.
@@ -265,7 +266,7 @@ mod tests {
         assert_eq!(rate(&facts, &activity).as_deref(), Some("3.0 MB/s"));
         assert_eq!(backlog(&facts, &activity).as_deref(), Some("10.0k"));
         assert_eq!(shown(&state, 4)["unit"], "ring_bytes");
-        let works = works(state.process_of_tgid(PID).expect("the process"));
+        let works = works(state.process_of_tgid(PID).expect("the process"), &Topology::default());
         assert_eq!(works[0].sdma_ring_bytes_submitted, 3_000_000);
         assert_eq!(works[0].packets_submitted, 0);
     }

@@ -241,8 +241,10 @@ fn documents_of_the_api() {
 
 #[test]
 fn rows_of_ps_as_json() {
-    let rows =
-        ps::merge(vec![ps::PsRow::from_snapshot(&traced().snapshot(), 303_000_020_000, 900_000_000_000)]);
+    let rows = ps::merge(
+        vec![ps::PsRow::from_snapshot(&traced().snapshot(), 303_000_020_000, 900_000_000_000)],
+        &topology(),
+    );
     let asked = Sources::from(Source::Probe);
     let mut out = Vec::new();
     let topology = topology();

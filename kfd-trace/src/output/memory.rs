@@ -1,5 +1,6 @@
 //! Memory that processes hold, for JSON and text.
 
+use crate::attribute::Topology;
 use crate::model::memory::Domain;
 use crate::state::{self, Held, MemorySum, Process};
 use bytesize::ByteSize;
@@ -39,12 +40,13 @@ struct MappedOn {
     allocations: u64,
 }
 
-pub(crate) fn of(process: &Process) -> Memory {
+pub(crate) fn of(process: &Process, topology: &Topology) -> Memory {
     let memory = &process.memory;
     let by_ioctls = memory.sums().keys().map(|(gpu_id, _)| *gpu_id);
     let counted = memory.vram().iter().filter(|(_, bytes)| **bytes > 0).map(|(gpu_id, _)| *gpu_id);
     let queues = process.queues.values().filter_map(|queue| queue.facts.gpu_id);
     let gpus: BTreeSet<u32> = by_ioctls.chain(counted).chain(queues).collect();
+    let gpus = topology.ordered(gpus);
     let mapped = mapped(memory);
     let on_gpu = |gpu_id| OnGpu {
         gpu_id,
@@ -61,7 +63,7 @@ pub(crate) fn of(process: &Process) -> Memory {
                     allocations: sum.allocations,
                 };
                 let mapped = mapped.get(&(gpu_id, *domain)).and_then(Option::as_ref);
-                let mapped = mapped.map(|gpus| gpus.iter().map(on).collect());
+                let mapped = mapped.map(|gpus| topology.in_order(gpus).into_iter().map(on).collect());
                 (domain.name(), Sum { bytes: bytes(sum), allocations: sum.allocations, mapped })
             })
             .collect(),
@@ -123,7 +125,12 @@ pub(crate) struct HeldRow {
 }
 
 impl HeldRow {
-    pub(crate) fn new(process: &Process, handle: u64, held: &Held, now_ns: u64) -> Self {
+    pub(crate) fn new(
+        process: &Process,
+        (handle, held): (u64, &Held),
+        now_ns: u64,
+        topology: &Topology,
+    ) -> Self {
         HeldRow {
             handle: format!("{handle:#x}"),
             gpu_id: held.gpu_id,
@@ -131,7 +138,7 @@ impl HeldRow {
             bytes: held.domain.has_bytes().then_some(held.bytes),
             address: format!("{:#x}", held.va),
             age_ns: now_ns.saturating_sub(held.since_ns),
-            mapped: process.memory.mapping(held).map(|on| process.memory.gpus(on)),
+            mapped: process.memory.mapping(held).map(|on| topology.ordered(process.memory.gpus(on))),
         }
     }
 }

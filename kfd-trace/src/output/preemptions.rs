@@ -1,10 +1,12 @@
 //! Preemptions as tables: by GPU and reason, and who let whom wait.
 
+use crate::attribute::Topology;
 use crate::model::runlist::Reason;
 use crate::state::Snapshot;
 use crate::text::clock::{latency, span};
 use crate::text::{escape, table};
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
@@ -37,8 +39,9 @@ pub(super) struct Waited {
     others_ns: u64,
 }
 
-pub(super) fn by_reason(snapshot: &Snapshot) -> Vec<Preempted> {
-    let all = snapshot.scheduled.iter().flat_map(|(gpu_id, scheduled)| {
+pub(super) fn by_reason(snapshot: &Snapshot, topology: &Topology) -> Vec<Preempted> {
+    let gpus = topology.in_order(&snapshot.scheduled).into_iter();
+    let all = gpus.flat_map(|(gpu_id, scheduled)| {
         let reasons: BTreeSet<Option<Reason>> =
             scheduled.preempted.keys().chain(scheduled.lists.keys()).copied().collect();
         reasons.into_iter().map(move |reason| {
@@ -60,7 +63,7 @@ pub(super) fn by_reason(snapshot: &Snapshot) -> Vec<Preempted> {
 }
 
 /// Who took most of others' time comes first.
-pub(super) fn by_process(snapshot: &Snapshot) -> Vec<Waited> {
+pub(super) fn by_process(snapshot: &Snapshot, topology: &Topology) -> Vec<Waited> {
     let all = snapshot.processes.iter().flat_map(|row| {
         row.preempts.iter().map(|(gpu_id, preempts)| Waited {
             pid: row.tgid,
@@ -73,7 +76,7 @@ pub(super) fn by_process(snapshot: &Snapshot) -> Vec<Waited> {
         })
     });
     let mut all: Vec<Waited> = all.collect();
-    all.sort_by_key(|waited| (std::cmp::Reverse(waited.own_ns), waited.pid, waited.gpu_id));
+    all.sort_by_key(|waited| (Reverse(waited.own_ns), waited.pid, topology.order(waited.gpu_id)));
     all
 }
 

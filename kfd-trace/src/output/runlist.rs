@@ -77,8 +77,8 @@ impl RunlistView {
             ts,
             interval_ns,
             gpus: gpus.collect(),
-            preemptions: preemptions::by_reason(snapshot),
-            processes: preemptions::by_process(snapshot),
+            preemptions: preemptions::by_reason(snapshot, topology),
+            processes: preemptions::by_process(snapshot, topology),
             lost: missing,
         }
     }
@@ -186,6 +186,23 @@ mod tests {
         assert_eq!(of(0, "others_preemptions"), 0);
         assert_eq!((of(1, "pid"), of(1, "own_preemptions")), (800.into(), 0.into()));
         assert_eq!((of(1, "others_preemptions"), of(1, "others_ns")), (2.into(), 8_000.into()));
+    }
+
+    #[test]
+    fn reasons_come_in_the_order_of_the_gpus_numbers() {
+        let mut state = state();
+        state.apply(&event(1, 1, 700, seen(false)));
+        for gpu_id in [GPU, 7] {
+            let preemption = Preemption { gpu_id: Some(gpu_id), ..samples::preemption() };
+            state.apply(&event(2, 1, 700, Body::Preempt(preemption)));
+        }
+        let gpu = |gpu_id, index| Gpu { gpu_id, index, ..Gpu::default() };
+        let topology = Topology { gpus: vec![gpu(GPU, 0), gpu(7, 1)], ..Topology::default() };
+        let snapshot = state.snapshot();
+        let reasons = serde_json::to_value(preemptions::by_reason(&snapshot, &topology)).unwrap();
+        assert_eq!((&reasons[0]["gpu_id"], &reasons[1]["gpu_id"]), (&GPU.into(), &7.into()));
+        let waited = serde_json::to_value(preemptions::by_process(&snapshot, &topology)).unwrap();
+        assert_eq!((&waited[0]["gpu_id"], &waited[1]["gpu_id"]), (&GPU.into(), &7.into()));
     }
 
     #[test]

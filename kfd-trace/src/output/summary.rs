@@ -2,6 +2,7 @@
 
 use super::activity::{WorkFields, works};
 use super::preemptions;
+use crate::attribute::Topology;
 use crate::model::ioctl::Named;
 use crate::state::{IoctlSum, IoctlTotals, Snapshot};
 use crate::text::clock::{latency, span};
@@ -107,9 +108,9 @@ impl Summary {
             ioctls: calls(&input.named, &all),
             processes: processes.collect(),
             queues: queues(input.snapshot),
-            activity: if input.sampled { activity(input.snapshot) } else { Vec::new() },
-            preemptions: preemptions::by_reason(input.snapshot),
-            preempted: preemptions::by_process(input.snapshot),
+            activity: if input.sampled { activity(input.snapshot, input.topology) } else { Vec::new() },
+            preemptions: preemptions::by_reason(input.snapshot, input.topology),
+            preempted: preemptions::by_process(input.snapshot, input.topology),
             records: input.sent(),
             lost: input.lost(&all),
             not_measured: input::not_measured(&all),
@@ -221,9 +222,9 @@ fn calls_table(out: &mut impl Write, all: &[Calls]) -> io::Result<()> {
     writeln!(out, "{}", table::plain(&header, rows.collect(), &[1, 2, 3, 4]))
 }
 
-fn activity(snapshot: &Snapshot) -> Vec<Did> {
+fn activity(snapshot: &Snapshot, topology: &Topology) -> Vec<Did> {
     let all = snapshot.processes.iter().flat_map(|row| {
-        let did = works(row).into_iter().filter(|work| !work.is_nothing());
+        let did = works(row, topology).into_iter().filter(|work| !work.is_nothing());
         did.map(|work| Did { pid: row.tgid, comm: row.comm.clone(), work })
     });
     all.collect()

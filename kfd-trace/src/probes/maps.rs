@@ -131,13 +131,24 @@ impl SharedMaps {
         self.slots.retire(&lookup, ended)
     }
 
-    /// One round of freeing slots and of removing what was left over: see [`CallerSlots::tidy`] and [`Expired`].
-    pub(crate) fn tidy(&mut self, ebpf: &Ebpf, ended: impl Fn(u32, u32) -> bool) -> Result<(), LoadError> {
+    /// One round of freeing slots and of removing what was left over: see [`CallerSlots::tidy`] and [`Expired`]. Returns
+    /// the processes whose release is over, and was not seen to return.
+    pub(crate) fn tidy(
+        &mut self,
+        ebpf: &Ebpf,
+        ended: impl Fn(u32, u32) -> bool,
+        idle: impl Fn(u32) -> bool,
+    ) -> Result<BTreeSet<ProcessId>, LoadError> {
         let lookup = Lookup { ebpf, answer: &self.entry };
         if self.slots.tidy(&lookup, ended)? {
             lookup.void()?;
         }
-        self.expired.tidy(&lookup)
+        let released = self.expired.tidy(&lookup, idle)?;
+        let entries = released.into_iter().map(|address| lookup.read(&PROCESSES, address));
+        // Its address may belong to another process by now.
+        let released =
+            entries.filter_map(|entry| entry.map(|entry| entry.filter(|e| e.releasing != 0)).transpose());
+        released.map(|entry| entry.map(|entry| ProcessId(entry.id))).collect()
     }
 
     /// The number of the process at this address, if the BPF side has seen it.

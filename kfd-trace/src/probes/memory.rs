@@ -18,6 +18,12 @@ pub(super) fn half(memory: &mut impl KernelMemory, address: u64) -> Option<u32> 
     memory.read(address, &mut bytes).then(|| u32::from_le_bytes(bytes))
 }
 
+/// 1 byte.
+pub(super) fn byte(memory: &mut impl KernelMemory, address: u64) -> Option<u8> {
+    let mut bytes = [0; 1];
+    memory.read(address, &mut bytes).then_some(bytes[0])
+}
+
 /// 2 bytes.
 pub(super) fn quarter(memory: &mut impl KernelMemory, address: u64) -> Option<u16> {
     let mut bytes = [0; 2];

@@ -6,6 +6,7 @@
 //! queues and GPUs ([`peek`]).
 
 pub mod attach;
+mod changes;
 pub mod error;
 pub mod facts;
 pub mod functions;

@@ -87,8 +87,43 @@ pub fn plan(functions: &impl Functions, facts: &Facts, request: &PlanRequest) ->
         !site::names(row.site, functions, facts, false).is_empty() && missing(row, facts).is_empty()
     });
     let wanted = PlannedProbe { request, queues_by_ioctl };
-    let rows = PROBES.iter().map(|row| planned(row, functions, facts, wanted)).collect();
+    let mut rows: Vec<_> = PROBES.iter().map(|row| planned(row, functions, facts, wanted)).collect();
+    replace(&mut rows);
     Plan { rows, named, ioctl_end, ioctl_rocm_end, queues_by_ioctl }
+}
+
+/// Rows that report what others would ([`When::InPlaceOf`]): they are attached only if one of those is not, and those
+/// are then reported by them.
+fn replace(rows: &mut [Planned]) {
+    for at in 0..rows.len() {
+        let (id, When::InPlaceOf(others)) = (rows[at].row.id, rows[at].row.when) else { continue };
+        let skipped = |other: &ProbeId| match &rows.iter().find(|row| row.row.id == *other)?.action {
+            Action::Skip(verdict) => Some(verdict.clone()),
+            Action::Attach(_) => None,
+        };
+        let missing: Vec<Verdict> = others.iter().filter_map(skipped).collect();
+        let unwanted = |verdict: &&Verdict| matches!(verdict, Verdict::NotAsked | Verdict::ReportedBy(_));
+        let verdict = match missing.iter().find(unwanted) {
+            Some(verdict) => Some(verdict.clone()),
+            None if missing.is_empty() => others.first().map(|other| Verdict::ReportedBy(other.name())),
+            None => None,
+        };
+        if let Some(verdict) = verdict {
+            if rows[at].action != Action::Skip(Verdict::LeftOut) {
+                rows[at].action = Action::Skip(verdict);
+            }
+            continue;
+        }
+        if matches!(rows[at].action, Action::Skip(_)) {
+            continue;
+        }
+        for row in rows.iter_mut().filter(|row| others.contains(&row.row.id)) {
+            // A row that the user left out is shown as that.
+            if matches!(&row.action, Action::Skip(verdict) if *verdict != Verdict::LeftOut) {
+                row.action = Action::Skip(Verdict::ReportedBy(id.name()));
+            }
+        }
+    }
 }
 
 /// If either of these is missing, queues are followed by the ioctls alone.

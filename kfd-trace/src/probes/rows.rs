@@ -1,5 +1,6 @@
 //! The probe table: one row per probe. Only what is in this table is attached.
 
+use super::changes::{CHANGES, HANGING};
 use super::table::{ProbeRow, Site, When};
 use kfd_trace_common::counter::ProbeId;
 
@@ -189,6 +190,10 @@ pub const PROBES: &[ProbeRow] = &[
     )
     .when(When::Without("kfd_hws_hang"))
     .needs(&["DQM_DEV", "DQM_HW_EXCEPTION_WORK", "DEVICE_ID"]),
+    // ROCm's 6.12.12 inlines `reset_queues_on_hws_hang`, and the call of `kfd_hws_hang` after it.
+    ProbeRow::entry(ProbeId::HangScope, Site::Each(&[CHANGES, HANGING]), "hangs of the scheduler")
+        .when(When::InPlaceOf(&[ProbeId::HungQueues, ProbeId::HwsHang]))
+        .needs(&["DQM_DEV", "DEVICE_ID"]),
     hang_of_queues(ProbeRow::entry(
         ProbeId::ResetRequest,
         Site::Function(&["amdgpu_amdkfd_gpu_reset"]),
@@ -257,6 +262,9 @@ pub const PROBES: &[ProbeRow] = &[
     ))
     // On 5.10 and 6.1 it is a part of its callers.
     .optional(),
+    // ROCm's 6.0.5 inlines `unmap_queues_cpsch`.
+    scheduler(ProbeRow::entry(ProbeId::RunlistChange, Site::Each(&[CHANGES]), PREEMPTIONS))
+        .when(When::InPlaceOf(&[ProbeId::RunlistUnmap])),
     scheduler(ProbeRow::entry(
         ProbeId::RunlistProcessEnd,
         Site::Function(&["process_termination_cpsch"]),

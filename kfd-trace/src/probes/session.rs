@@ -256,6 +256,12 @@ impl Session {
         self.watched.read()
     }
 
+    /// Runs of these probes that the kernel skipped, as far as it counts them.
+    #[must_use]
+    pub fn skipped(&self, probes: &[ProbeId]) -> u64 {
+        self.watched.of(probes).filter_map(|(_, missed)| missed.counted()).sum()
+    }
+
     /// Records that found the ring buffer full, all kinds together, plus what could not be recorded in the
     /// first place.
     #[must_use]
@@ -294,14 +300,14 @@ impl Session {
         self.shared.retire(&self.ebpf, ended)
     }
 
-    /// Frees the slots of threads that have ended, some seconds later, and removes what missed returns have left
-    /// over, some minutes later; must be called once a second.
+    /// Frees the slots of threads that have ended, and removes what missed returns have left over, some seconds later;
+    /// must be called once a second. Returns the processes whose release is over, and was not seen to return.
     ///
     /// # Errors
     /// If the kernel refuses to change a map.
-    pub fn tidy(&mut self) -> Result<(), LoadError> {
+    pub fn tidy(&mut self) -> Result<BTreeSet<ProcessId>, LoadError> {
         let ended = |tgid, tid| thread::has_ended(&self.procfs, tgid, tid);
-        self.shared.tidy(&self.ebpf, ended)
+        self.shared.tidy(&self.ebpf, ended, |tid| thread::is_idle(&self.procfs, tid))
     }
 }
 

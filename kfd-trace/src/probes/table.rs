@@ -51,6 +51,9 @@ pub enum When {
     NoIoctlRecords,
     /// If the driver does not have this function, whose row reports the same.
     Without(&'static str),
+    /// If one of these rows is wanted and is not attached: the compiler inlined its function, say. It reports what they
+    /// would.
+    InPlaceOf(&'static [ProbeId]),
 }
 
 /// One row.

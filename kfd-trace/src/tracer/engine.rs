@@ -232,13 +232,18 @@ impl Tracer {
     /// # Errors
     /// What the driver contradicts: then [`Tracer::types_refuted`] must be called.
     pub(crate) fn vet(&mut self, records: &mut Vec<Result<Event, Undecodable>>) -> Result<(), String> {
-        let Some(trust) = self.trust.as_mut().filter(|trust| !trust.is_complete()) else { return Ok(()) };
+        let Some(trust) = &mut self.trust else { return Ok(()) };
+        let mut memory = self.session.as_ref().and_then(Session::memory);
+        trust.confirm_counts(records, memory.as_mut());
+        if trust.is_complete() {
+            return Ok(());
+        }
         let sysfs = &self.roots.sysfs;
         if let Some((index, why)) = trust.contradicted(records, sysfs) {
             records.truncate(index);
             return Err(why);
         }
-        let Some(mut memory) = self.session.as_ref().and_then(Session::memory) else { return Ok(()) };
+        let Some(mut memory) = memory else { return Ok(()) };
         trust.compare(&mut memory, sysfs)?;
         if trust.is_complete() {
             let Compared { processes, devices, queues } = trust.compared;
@@ -344,7 +349,7 @@ impl Tracer {
         let gone: BTreeSet<ProcessId> = self.state.expire(now_ns).into_iter().collect();
         let Some(session) = self.session.as_mut() else { return Ok(()) };
         let failed = |error: LoadError| Stop::failed(chain(&error));
-        session.tidy().map_err(failed)?;
+        self.pending.released.extend(session.tidy().map_err(failed)?);
         if gone.is_empty() {
             return Ok(());
         }

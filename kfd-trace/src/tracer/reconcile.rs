@@ -15,10 +15,11 @@ pub mod scan;
 use self::judge::{findings, sysfs_is_alone};
 use self::liveness::is_gone;
 pub(super) use self::pending::Pending;
+use self::pending::{LIVES, Missing};
 use self::scan::{Begun, Look, Scan, Walked, Wanted};
 use super::engine::Tracer;
 use crate::attribute::process::{self, ProcessError};
-use crate::model::event::Event;
+use crate::model::event::{Event, ProcessId};
 use crate::runtime::clock;
 use crate::state::{Change, Difference, Inventory, Process, ProcessKey};
 use std::collections::BTreeSet;
@@ -41,15 +42,18 @@ impl Tracer {
     pub fn look(&mut self, idle: bool) -> Option<Begun> {
         let now_ns = clock::mono_ns();
         let pending = &mut self.pending;
-        let (Some(session), Some(reader)) = (&self.session, &pending.reader) else { return None };
-        let lost = session.unreported();
-        if lost > pending.lost {
-            log::warn!("up to {} events were missed: comparing with the driver's lists", lost - pending.lost);
-            pending.until_ns = now_ns + SUSPICION_NS;
+        let session = self.session.as_ref()?;
+        let reader = pending.reader.clone()?;
+        let missing = Missing {
+            lost: session.unreported(),
+            skipped: session.skipped(&LIVES),
+            undecoded: self.undecoded.total(),
+        };
+        let (events, of_memory) = pending.suspect(missing, now_ns);
+        if events > 0 {
+            log::warn!("up to {events} events were missed: comparing with the driver's lists");
         }
-        let undecoded = self.undecoded.total();
-        if (lost, undecoded) != (pending.lost, pending.undecoded) {
-            (pending.lost, pending.undecoded) = (lost, undecoded);
+        if of_memory {
             self.state.miss_memory(now_ns);
         }
         let suspicious = now_ns < pending.until_ns;
@@ -126,7 +130,12 @@ impl Tracer {
             self.pending.unlisted.clear();
             return Vec::new();
         };
-        let quiet = self.state.live().filter(|row| row.last_event_ns <= sysfs.settled_ns_of(row));
+        let alive = |id: &ProcessId| self.state.process((*id).into()).is_some_and(Process::alive);
+        self.pending.released.retain(alive);
+        let is_over = |row: &Process| row.id().is_some_and(|id| self.pending.released.contains(&id));
+        let settled_ns =
+            |row: &Process| if is_over(row) { sysfs.settled_ns() } else { sysfs.settled_ns_of(row) };
+        let quiet = self.state.live().filter(|row| row.last_event_ns <= settled_ns(row));
         let gone: BTreeSet<ProcessKey> =
             quiet.filter(|row| self.is_gone(row, look, sysfs)).map(|row| row.key).collect();
         let mut corrections = Vec::new();

@@ -3,6 +3,9 @@
 //! with each record before it is used. Once they contradict each other, the next source is taken, and in the
 //! end none.
 
+mod counts;
+
+use self::counts::Counts;
 use crate::attribute::driver_sysfs::{Costly, KfdSysfs};
 use crate::attribute::gpu::Topology;
 use crate::events::decode::Undecodable;
@@ -47,6 +50,7 @@ pub struct Trust {
     /// `None`: the topology cannot be read whole.
     gpu_ids: Option<BTreeSet<u32>>,
     lists: Lists,
+    counts: Counts,
 }
 
 /// Readings of sysfs, each in a thread of its own.
@@ -127,7 +131,7 @@ impl Trust {
         let check = check.inspect_err(|why| log::info!("types are compared with records alone: {why}")).ok();
         let gpu_ids = gpu_ids(sysfs);
         let (source, compared) = (kernel.types.clone(), Compared::default());
-        Trust { source, check, compared, gpu_ids, lists: Lists::default() }
+        Trust { source, check, compared, gpu_ids, lists: Lists::default(), counts: Counts::default() }
     }
 
     /// The driver agreed with every structure once: then nothing more is compared.
@@ -166,6 +170,17 @@ impl Trust {
         seen.devices = seen.devices.max(devices);
         seen.queues = seen.queues.max(queues);
         Ok(())
+    }
+
+    /// Removes a scheduler's counts from these records, unless they are known to be its counts.
+    pub fn confirm_counts(
+        &mut self,
+        records: &mut [Result<Event, Undecodable>],
+        memory: Option<&mut impl KernelMemory>,
+    ) {
+        let mut check = self.check.as_ref().zip(memory);
+        let mut agree = || check.as_mut().is_some_and(|(check, memory)| check.counts_agree(*memory));
+        self.counts.confirm(records, &mut agree);
     }
 
     /// The first record that contradicts the types, and how.
@@ -296,6 +311,7 @@ mod tests {
             compared: Compared::default(),
             gpu_ids: Some(BTreeSet::from([facts(3).gpu_id.unwrap()])),
             lists: Lists::default(),
+            counts: Counts::default(),
         };
         let mut records = vec![Ok(by(700, seen(false))), Ok(by(700, create(3)))];
         assert_eq!(trust.contradicted(&records, sysfs.path()), None);

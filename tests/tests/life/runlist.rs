@@ -25,7 +25,20 @@ fn reasons(lines: &[Value], event: &str, gpu: u64) -> Vec<Value> {
 
 #[test]
 fn each_change_has_its_reason_and_its_process() -> Result<()> {
-    let stream = Stream::tracing(&["--runlists"])?;
+    changes(&["--runlists"])
+}
+
+/// As where the compiler made `unmap_queues_cpsch` a part of its callers (ROCm's 6.0.5).
+const INLINED: &str = "--without-probe=runlist_unmap";
+
+#[test]
+fn each_change_has_them_where_the_drivers_function_is_inlined() -> Result<()> {
+    changes(&["--runlists", INLINED])?;
+    changes(&["--runlists", INLINED, "--without-probe=runlist_execute"])
+}
+
+fn changes(options: &[&str]) -> Result<()> {
+    let stream = Stream::tracing(options)?;
     let witness = Calls::of(&CALLS)?;
     let mut one = Steered::having(&["create aql"])?;
     let mut other = Steered::having(&["create aql"])?;
@@ -83,8 +96,16 @@ fn each_change_has_its_reason_and_its_process() -> Result<()> {
 
 #[test]
 fn the_table_counts_each_interval_by_itself() -> Result<()> {
-    let words = ["runlist", "--json", "--interval=500ms"];
-    let mut table = JsonProcess::spawn(&tracer::program(), &words)?;
+    intervals(&["runlist", "--json", "--interval=500ms"])
+}
+
+#[test]
+fn the_table_is_whole_where_the_drivers_function_is_inlined() -> Result<()> {
+    intervals(&["runlist", "--json", "--interval=500ms", INLINED])
+}
+
+fn intervals(words: &[&str]) -> Result<()> {
+    let mut table = JsonProcess::spawn(&tracer::program(), words)?;
     table.wait_stderr("kfd-trace: tracing", ATTACH)?;
     let first = gpu(0)?;
     let of_gpu = |line: &Value| -> Option<Value> {

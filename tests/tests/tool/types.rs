@@ -7,9 +7,11 @@ use kfd_trace_tests::harness::btf_file::BtfFile;
 use kfd_trace_tests::harness::other_sysfs::{flag, without_btf};
 use kfd_trace_tests::harness::shipped_table::TABLE;
 use kfd_trace_tests::harness::tracer::{run, run_json};
-use kfd_trace_tests::harness::wait::{SOON, until};
-use kfd_trace_tests::harness::{Daemon, Steered};
-use serde_json::Value;
+use kfd_trace_tests::harness::wait::{ATTACH, SOON, until};
+use kfd_trace_tests::harness::{Daemon, JsonProcess, Steered, tracer};
+use kfd_trace_tests::kfd::topology::gpu_id as gpu;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -90,6 +92,45 @@ fn a_member_that_is_8_bytes_off_is_noticed_and_nothing_wrong_is_shown() -> Resul
     }
     println!("{noticed} of {} members noticed", noticed + failures.len());
     ensure!(noticed > 30 && failures.is_empty(), "{noticed}, not: {failures:#?}");
+    workload.finish().map(drop)
+}
+
+/// What `runlist` counted on the first GPU after the last of three updates, by this file.
+fn counted(elsewhere: &Elsewhere, bytes: &[u8], workload: &mut Steered) -> Result<[Value; 4]> {
+    let [sysfs, file] = elsewhere.flags(bytes)?;
+    let words = ["runlist", "--json", "--interval=500ms", &sysfs, &file];
+    let mut table = JsonProcess::spawn(&tracer::program(), &words)?;
+    table.wait_stderr("kfd-trace: tracing", ATTACH)?;
+    let first = gpu(0)?;
+    for percent in ["30", "20", "100"] {
+        workload.must(&format!("update 0 {percent}"))?;
+    }
+    table.wait_line("the preemptions", SOON, |line| {
+        line["preemptions"].as_array().into_iter().flatten().any(|row| row["gpu_id"] == first)
+    })?;
+    table.signal(Signal::SIGINT)?;
+    table.wait_success(ATTACH)?;
+    let lines = table.lines();
+    let gpus = lines.last().and_then(|line| line["gpus"].as_array()).context("GPUs")?;
+    let row = gpus.iter().find(|row| row["gpu_id"] == first).context("the GPU")?;
+    Ok(["processes", "queues", "cp_queues", "oversubscribed"].map(|name| row[name].clone()))
+}
+
+/// A file of another build of the driver may agree in all else.
+#[test]
+fn counts_of_a_scheduler_are_shown_only_where_they_are_its_counts() -> Result<()> {
+    let elsewhere = Elsewhere::new()?;
+    let mut workload = Steered::having(&["create aql", "create aql", "create sdma"])?;
+    let right = counted(&elsewhere, elsewhere.types.bytes(), &mut workload)?;
+    ensure!(right == [json!(1), json!(3), json!(2), json!(false)], "{right:?}");
+    let [processes, queues, compute] = ["processes_count", "active_queue_count", "active_cp_queue_count"];
+    for (one, other) in
+        [(processes, queues), (processes, compute), (queues, compute), (compute, "gws_queue_count")]
+    {
+        let bytes = elsewhere.types.exchanged("device_queue_manager", one, other).context(one)?;
+        let shown = counted(&elsewhere, &bytes, &mut workload)?;
+        ensure!(shown.iter().all(Value::is_null), "{one} and {other}: {shown:?}");
+    }
     workload.finish().map(drop)
 }
 

@@ -89,3 +89,13 @@ fn the_name_and_number_of_the_board_are_read() {
     assert_eq!((&gpu.serial_number, gpu.unique_id), (&None, None));
     assert_eq!(topology.errors, []);
 }
+
+#[test]
+fn gpus_come_by_their_numbers_and_unknown_ones_last() {
+    let gpu = |gpu_id, index| Gpu { gpu_id, index, ..Gpu::default() };
+    let topology = Topology { gpus: vec![gpu(58270, 0), gpu(24439, 1)], ..Topology::default() };
+    assert_eq!(topology.ordered([9, 24439, 3, 58270]), [58270, 24439, 3, 9]);
+    let map = BTreeMap::from([(None, 'u'), (Some(9), 'n'), (Some(24439), 'b'), (Some(58270), 'a')]);
+    let names: String = topology.in_order(&map).into_iter().map(|(_, name)| *name).collect();
+    assert_eq!(names, "abnu");
+}

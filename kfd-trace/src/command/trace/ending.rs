@@ -32,6 +32,7 @@ impl Run<'_> {
         let tables = self.tracer.tables().map_err(io::Error::other)?;
         Ok(Summary::new(&SummaryInput {
             snapshot: &self.tracer.state.snapshot(),
+            topology: &self.tracer.topology,
             tables: &tables,
             retired: &self.tracer.retired,
             undecoded: &self.tracer.undecoded,

@@ -3,6 +3,7 @@
 use super::ApiView;
 use super::view::written;
 use super::who::Who;
+use crate::attribute::{GpuOrder, Topology};
 use crate::model::event::QueueType;
 use crate::state::{Entry, Kept, Process, Queue, QueueIdentity, What};
 use crate::text::clock;
@@ -69,7 +70,8 @@ pub(in crate::output) fn holdings<'a>(view: &HeldView<'a>) -> Holdings<'a> {
         now.snapshot.queues().map(|(process, queue)| QueueIdentity::of(process, queue)).collect();
     let ended = view.ended.iter().filter_map(|entry| ended(entry, &lives, view));
     let mut queues: Vec<HoldingRow<'_>> = live.chain(ended).collect();
-    queues.sort_by(|one, other| key(one).cmp(&key(other)));
+    let topology = now.topology;
+    queues.sort_by(|one, other| key(one, topology).cmp(&key(other, topology)));
     Holdings {
         at: clock::rfc3339(view.at_ns),
         complete_since: clock::rfc3339(since_ns),
@@ -79,8 +81,8 @@ pub(in crate::output) fn holdings<'a>(view: &HeldView<'a>) -> Holdings<'a> {
     }
 }
 
-fn key<'r>(row: &'r HoldingRow<'_>) -> (Option<u32>, Option<u32>, &'r Option<String>, u32) {
-    (row.gpu_id, row.who.pid, &row.who.kfd_process, row.queue_id)
+fn key<'r>(row: &'r HoldingRow<'_>, topology: &Topology) -> (GpuOrder, Option<u32>, &'r Option<String>, u32) {
+    (topology.order(row.gpu_id), row.who.pid, &row.who.kfd_process, row.queue_id)
 }
 
 fn live<'a>(process: &'a Process, queue: &Queue, view: &HeldView<'a>) -> Option<HoldingRow<'a>> {

@@ -57,7 +57,7 @@ pub fn memory<'v>(view: &ApiView<'v>, filter: MemoryFilter) -> serde_json::Resul
     let (matched, ages) = (held.len(), ages(held.iter().map(|(.., held)| *held), view.now_ns));
     let row = |(process, handle, held): (&'v Process, u64, &Held)| Row {
         who: process.into(),
-        held: HeldRow::new(process, handle, held, view.now_ns),
+        held: HeldRow::new(process, (handle, held), view.now_ns, view.topology),
     };
     let list = List { matched, ages, allocations: held.into_iter().take(filter.limit).map(row).collect() };
     document(view, list)
@@ -115,13 +115,13 @@ mod tests {
         };
         let sum = |bytes: Option<u64>, allocations: u64, mapped: Value| json!({"bytes": bytes, "allocations": allocations, "mapped": mapped});
         let on = |gpu_id: u32, bytes: Option<u64>, allocations: u64| json!({"gpu_id": gpu_id, "bytes": bytes, "allocations": allocations});
-        let vram = json!([on(9, Some(8192), 1), on(GPU, Some(12288), 2)]);
+        let vram = json!([on(GPU, Some(12288), 2), on(9, Some(8192), 1)]);
         assert_eq!(
             of(processes(&view))["processes"][0]["memory"],
             json!({"complete": true, "gpus": [
-                {"gpu_id": 9, "vram_bytes": 0, "domains": {"gtt": sum(Some(4096), 1, json!([]))}},
                 {"gpu_id": GPU, "vram_bytes": 12288, "domains": {
                     "vram": sum(Some(12288), 2, vram), "imported": sum(None, 1, json!([on(9, None, 1)]))}},
+                {"gpu_id": 9, "vram_bytes": 0, "domains": {"gtt": sum(Some(4096), 1, json!([]))}},
             ]})
         );
         let all = MemoryFilter { pid: None, gpu_id: None, limit: 2 };
@@ -134,7 +134,7 @@ mod tests {
         );
         assert_eq!(
             (&shown[0]["mapped"], &listed["allocations"][1]["mapped"]),
-            (&json!([9, GPU]), &json!([GPU])),
+            (&json!([GPU, 9]), &json!([GPU])),
             "{listed}"
         );
         let age = |under: Option<u64>, allocations: u64, bytes: u64| json!({"younger_than_ns": under, "allocations": allocations, "bytes": bytes});
@@ -151,7 +151,7 @@ mod tests {
         let snapshot = state.snapshot();
         let view = ApiView { snapshot: &snapshot, ..view };
         assert_eq!(of(memory(&view, all))["allocations"][0]["mapped"], Value::Null);
-        let domains = of(processes(&view))["processes"][0]["memory"]["gpus"][1]["domains"].clone();
+        let domains = of(processes(&view))["processes"][0]["memory"]["gpus"][0]["domains"].clone();
         assert_eq!(domains["vram"], sum(Some(12288), 2, Value::Null), "the sums are as before");
     }
 }

@@ -54,8 +54,8 @@ pub(super) fn row<'a>(process: &'a Process, view: &ApiView<'a>) -> ProcessRow<'a
         evicted: process.evicted.evicted,
         evictions_total: process.evicted.count,
         evicted_ns: process.evicted.evicted_ns(view.now_ns),
-        evictions: process.evictions.iter().map(on_gpu).collect(),
-        activity: works(process),
-        memory: memory::of(process),
+        evictions: view.topology.in_order(&process.evictions).into_iter().map(on_gpu).collect(),
+        activity: works(process, view.topology),
+        memory: memory::of(process, view.topology),
     }
 }

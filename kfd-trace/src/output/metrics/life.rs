@@ -5,7 +5,7 @@ use super::family::Family;
 use super::scrape::Scrape;
 use super::table as t;
 use crate::model::incident::{MqdOp, Trigger};
-use crate::model::verdict::EVICTIONS;
+use crate::model::verdict::{EVICTIONS, sees_hangs};
 use crate::state::GpuState;
 use crate::text::errno;
 use kfd_trace_common::counter::ProbeId;
@@ -39,7 +39,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
         let unfinished = Family::new(&t::GPU_RESETS_UNFINISHED);
         all.push(of_gpus(scrape, unfinished, |gpu| Count::Number(gpu.unfinished_resets)));
     }
-    if scrape.sees(&[ProbeId::HwsHang]) || scrape.sees(&[ProbeId::HwException]) {
+    if sees_hangs(scrape.probes) {
         all.push(of_gpus(scrape, Family::new(&t::HWS_HANGS), |gpu| Count::Number(gpu.hangs)));
     }
     all

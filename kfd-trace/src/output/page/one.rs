@@ -119,11 +119,11 @@ fn process_facts(working: &Working<'_>, seen: Seen, view: &ApiView<'_>) -> Vec<F
     let ended = process.released_ns.filter(|_| !process.alive());
     let utc = |at_ns: u64| view.clock.rfc3339(at_ns).as_deref().map_or_else(dash, seconds);
     let gpu = |gpu_id: &u32| names::gpu(*gpu_id, view.topology);
-    let evictions = process.evictions.iter().map(|(gpu_id, evictions)| {
+    let evictions = view.topology.in_order(&process.evictions).into_iter().map(|(gpu_id, evictions)| {
         let trigger = evictions.trigger.map_or("not seen", Trigger::name);
         format!("{}: {}, last trigger {trigger}", gpu(gpu_id), processes::evictions(evictions, view.now_ns))
     });
-    let faults = process.vm_faults.iter().map(|(gpu_id, count)| {
+    let faults = view.topology.in_order(&process.vm_faults).into_iter().map(|(gpu_id, count)| {
         format!("{}: {count}", gpu_id.as_ref().map_or_else(|| "GPU unknown".to_owned(), gpu))
     });
     // Nothing is none only where it would have been seen.
@@ -132,10 +132,10 @@ fn process_facts(working: &Working<'_>, seen: Seen, view: &ApiView<'_>) -> Vec<F
         true => dash(),
         false => parts.join("; "),
     };
-    let vram =
-        process.memory.vram().iter().map(|(id, bytes)| format!("{}: {}", gpu(id), memory::size(*bytes)));
+    let vram = view.topology.in_order(process.memory.vram()).into_iter();
+    let vram = vram.map(|(id, bytes)| format!("{}: {}", gpu(id), memory::size(*bytes)));
     let vram: Vec<String> = vram.collect();
-    let works = activity::works(process);
+    let works = activity::works(process, view.topology);
     let work = works.iter().filter(|work| !work.is_nothing()).map(|work| {
         let on = work.gpu_id.as_ref().map_or_else(|| "GPU unknown".to_owned(), gpu);
         format!("{on}: {}", work.words())
@@ -194,7 +194,7 @@ impl MemoryPart {
         held.sort_by_key(|(handle, held, _)| (held.since_ns, *handle));
         let count = counted(held.len(), "allocation", "allocations");
         let row = |(_, held, memory): (u64, &Held, &Memory)| HeldCells {
-            mapped: memory.mapping(held).map_or_else(dash, |on| mapped(&memory.gpus(on), view)),
+            mapped: memory.mapping(held).map_or_else(dash, |on| mapped(memory.gpus(on), view)),
             gpu: names::gpu(held.gpu_id, view.topology),
             domain: held.domain.name(),
             size: if held.domain.has_bytes() { memory::size(held.bytes) } else { dash() },
@@ -211,8 +211,8 @@ impl MemoryPart {
 }
 
 /// `none`, or the GPUs.
-fn mapped(gpus: &[u32], view: &ApiView<'_>) -> String {
-    match gpus {
+fn mapped(gpus: Vec<u32>, view: &ApiView<'_>) -> String {
+    match &*view.topology.ordered(gpus) {
         [] => "none".to_owned(),
         some => some.iter().map(|id| names::gpu(*id, view.topology)).collect::<Vec<_>>().join(", "),
     }

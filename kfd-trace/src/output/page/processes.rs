@@ -177,7 +177,9 @@ pub(super) fn evicted(processes: &[Working<'_>], view: &ApiView<'_>) -> Vec<Evic
         now.map(|(gpu_id, evictions)| (*process, *gpu_id, evictions))
     });
     let mut sorted: Vec<(&Process, u32, &Evictions)> = all.collect();
-    sorted.sort_by_key(|(process, gpu_id, evictions)| (evictions.since_ns, process.tgid, *gpu_id));
+    sorted.sort_by_key(|(process, gpu_id, evictions)| {
+        (evictions.since_ns, process.tgid, view.topology.order(*gpu_id))
+    });
     let row = |(process, gpu_id, evictions): (&Process, u32, &Evictions)| EvictedRow {
         pid: pid(process),
         tgid: process.tgid,

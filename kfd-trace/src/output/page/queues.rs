@@ -3,6 +3,7 @@
 use super::cells::{dash, label, show, since};
 use super::processes::{comm, evictions, pid};
 use super::view::Seen;
+use crate::attribute::GpuOrder;
 use crate::output::api::ApiView;
 use crate::output::headline::counted;
 use crate::output::load::Load;
@@ -88,20 +89,19 @@ pub(super) fn by_gpu<'v>(
     (seen, view): (Seen, &ApiView<'_>),
 ) -> Vec<QueuesOnGpu> {
     let queues = processes.flat_map(|process| process.queues.values().map(move |queue| (process, queue)));
-    let mut found: BTreeMap<(usize, Option<u32>), Of<'_>> = BTreeMap::new();
+    let mut found: BTreeMap<GpuOrder, (Option<u32>, Of<'_>)> = BTreeMap::new();
     for (process, queue) in queues {
         let gpu_id = queue.facts.gpu_id;
-        let known = view.topology.gpus.iter().position(|gpu| Some(gpu.gpu_id) == gpu_id);
-        let of = found.entry((known.unwrap_or(usize::MAX), gpu_id)).or_default();
+        let (_, of) = found.entry(view.topology.order(gpu_id)).or_insert((gpu_id, Of::new()));
         of.entry(process.key).or_insert_with(|| (process, Vec::new())).1.push(queue);
     }
     let gpus = found.len().max(1);
     let share = Room { queues: room.queues / gpus, groups: (room.groups / gpus).max(1), ..room };
-    let each = |((_, gpu_id), of)| match room.shared {
+    let each = |(gpu_id, of)| match room.shared {
         true => on_gpu(gpu_id, of, &mut { share }, (seen, view)),
         false => on_gpu(gpu_id, of, &mut room, (seen, view)),
     };
-    found.into_iter().map(each).collect()
+    found.into_values().map(each).collect()
 }
 
 fn on_gpu(

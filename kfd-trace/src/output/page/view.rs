@@ -2,7 +2,7 @@
 
 use super::query::Past;
 use super::trends::Rates;
-use crate::model::verdict::all_see;
+use crate::model::verdict::{all_see, sees_hangs};
 use crate::output::api::{ApiView, Tracing};
 use crate::output::status;
 use kfd_trace_common::counter::ProbeId;
@@ -57,7 +57,7 @@ impl PageView<'_> {
             evictions: sight.evictions,
             faults: one(ProbeId::VmFault),
             resets: one(ProbeId::GpuReset),
-            hangs: one(ProbeId::HwsHang) || one(ProbeId::HwException),
+            hangs: sees_hangs(probes),
             opens: one(ProbeId::Open) && one(ProbeId::Release),
         }
     }

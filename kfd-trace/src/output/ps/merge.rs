@@ -1,6 +1,7 @@
 //! Merges rows of several sources into one list.
 
 use super::PsRow;
+use crate::attribute::Topology;
 use crate::model::queue::is_of_runtime;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// fill gaps. Rows are the same queue if PID, context and queue id are equal, and neither GPU nor kfd_process
 /// contradicts; two rows of one source are never merged. Ordered by PID, context, GPU and queue.
 #[must_use]
-pub fn merge(lists: Vec<Vec<PsRow>>) -> Vec<PsRow> {
+pub fn merge(lists: Vec<Vec<PsRow>>, topology: &Topology) -> Vec<PsRow> {
     let mut all: Vec<PsRow> = Vec::new();
     let mut places: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for row in lists.into_iter().flatten() {
@@ -26,14 +27,16 @@ pub fn merge(lists: Vec<Vec<PsRow>>) -> Vec<PsRow> {
         all.iter().filter(|row| row.queue_id().is_some()).map(|row| (row.pid, row.context_id)).collect();
     let has_queues = |row: &PsRow| with_queues.contains(&(row.pid, row.context_id));
     all.retain(|row| row.queue_id().is_some() || row.pid.is_none() || !has_queues(row));
-    ordered(all)
+    ordered(all, topology)
 }
 
 /// Rows of one list, in which each is a queue or a process of its own: in the order of [`merge`], the runtimes' queues
 /// marked.
 #[must_use]
-pub fn ordered(mut rows: Vec<PsRow>) -> Vec<PsRow> {
-    rows.sort_by_key(|row| (row.pid, row.context_id, row.gpu_id(), row.queue_id(), row.process));
+pub fn ordered(mut rows: Vec<PsRow>, topology: &Topology) -> Vec<PsRow> {
+    rows.sort_by_key(|row| {
+        (row.pid, row.context_id, topology.order(row.gpu_id()), row.queue_id(), row.process)
+    });
     mark_runtimes(&mut rows);
     rows
 }
@@ -109,6 +112,7 @@ fn spread_process_facts(all: &mut [PsRow]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attribute::Gpu;
     use crate::model::event::{Origin, ProcessId, QueueFacts, QueueType};
     use crate::state::{Source, Sources};
 
@@ -150,7 +154,7 @@ mod tests {
 
     #[test]
     fn both_sources_make_one_row_with_what_each_shows() {
-        let rows = merge(vec![vec![probe(7, 1)], vec![sysfs(7, Some(1))]]);
+        let rows = merge(vec![vec![probe(7, 1)], vec![sysfs(7, Some(1))]], &Topology::default());
         assert_eq!(rows.len(), 1);
         let queue = rows[0].queue.as_ref().expect("a queue");
         assert_eq!((queue.ring_address, queue.ring_size), (Some(0x1000), Some(4096)));
@@ -160,13 +164,13 @@ mod tests {
 
     #[test]
     fn a_difference_between_the_sources_stays_visible() {
-        let rows = merge(vec![vec![probe(7, 1)], vec![sysfs(7, Some(2))]]);
+        let rows = merge(vec![vec![probe(7, 1)], vec![sysfs(7, Some(2))]], &Topology::default());
         let sources: Vec<_> = rows.iter().map(|row| (row.queue_id(), row.source(asked()))).collect();
         assert_eq!(sources, [(Some(1), "probe only".into()), (Some(2), "sysfs only".into())]);
         assert_eq!(rows[1].comm.as_deref(), Some("train"), "the process is the same");
         assert_eq!(rows[1].source(Source::Sysfs.into()), "sysfs", "no other source was read");
         let other_gpu = on(Some(1), sysfs(7, Some(1)));
-        assert_eq!(merge(vec![vec![probe(7, 1)], vec![other_gpu]]).len(), 2);
+        assert_eq!(merge(vec![vec![probe(7, 1)], vec![other_gpu]], &Topology::default()).len(), 2);
     }
 
     #[test]
@@ -174,7 +178,10 @@ mod tests {
         let second = PsRow { process: Some(ProcessId(71)), context_id: Some(5), ..on(Some(9), probe(7, 1)) };
         let listed = PsRow { context_id: Some(5), ..on(None, sysfs(7, Some(1))) };
         let empty = PsRow { context_id: Some(6), ..sysfs(7, None) };
-        let rows = merge(vec![vec![probe(7, 1), second], vec![listed, sysfs(7, Some(1)), empty]]);
+        let rows = merge(
+            vec![vec![probe(7, 1), second], vec![listed, sysfs(7, Some(1)), empty]],
+            &Topology::default(),
+        );
         let shown: Vec<_> = rows.iter().map(|row| (row.context_id, row.gpu_id())).collect();
         assert_eq!(shown, [(None, Some(58270)), (Some(5), Some(9)), (Some(6), None)]);
         assert_eq!(rows[2].queue_id(), None, "a context without queues beside others that have some");
@@ -185,22 +192,41 @@ mod tests {
     #[test]
     fn another_kfd_process_is_another_queue() {
         let kernel = PsRow { process: Some(ProcessId(71)), sources: Source::Kernel.into(), ..probe(7, 1) };
-        assert_eq!(merge(vec![vec![probe(7, 1)], vec![kernel.clone()]]).len(), 2);
+        assert_eq!(merge(vec![vec![probe(7, 1)], vec![kernel.clone()]], &Topology::default()).len(), 2);
         let unnumbered = PsRow { process: None, ..kernel };
-        assert_eq!(merge(vec![vec![probe(7, 1)], vec![unnumbered]]).len(), 1);
+        assert_eq!(merge(vec![vec![probe(7, 1)], vec![unnumbered]], &Topology::default()).len(), 1);
     }
 
     #[test]
     fn a_process_has_a_row_of_its_own_only_without_queues() {
-        let rows = merge(vec![vec![probe(7, 1)], vec![sysfs(7, None), sysfs(8, None)]]);
+        let rows = merge(vec![vec![probe(7, 1)], vec![sysfs(7, None), sysfs(8, None)]], &Topology::default());
         let shown: Vec<_> = rows.iter().map(|row| (row.pid, row.queue_id())).collect();
         assert_eq!(shown, [(Some(7), Some(1)), (Some(8), None)]);
+    }
+
+    /// A gpu_id is a hash: the first GPU may have the larger one.
+    #[test]
+    fn queues_come_in_the_order_of_the_gpus_numbers() {
+        let gpu = |gpu_id, index| Gpu { gpu_id, index, ..Gpu::default() };
+        let topology = Topology { gpus: vec![gpu(58270, 0), gpu(24439, 1)], ..Topology::default() };
+        let rows = [
+            on(None, probe(7, 4)),
+            on(Some(9), probe(7, 3)),
+            on(Some(24439), probe(7, 2)),
+            on(Some(58270), probe(7, 1)),
+        ];
+        let rows = ordered(rows.to_vec(), &topology);
+        let shown: Vec<_> = rows.iter().map(PsRow::gpu_id).collect();
+        assert_eq!(shown, [Some(58270), Some(24439), Some(9), None]);
     }
 
     #[test]
     fn rows_are_ordered_and_unknown_owners_are_not_merged() {
         let unowned = PsRow { pid: None, process: None, ..probe(0, 1) };
-        let rows = merge(vec![vec![probe(9, 1), unowned.clone(), probe(7, 2), probe(7, 1)], vec![unowned]]);
+        let rows = merge(
+            vec![vec![probe(9, 1), unowned.clone(), probe(7, 2), probe(7, 1)], vec![unowned]],
+            &Topology::default(),
+        );
         let shown: Vec<_> = rows.iter().map(|row| (row.pid, row.queue_id())).collect();
         let expected =
             [(None, Some(1)), (None, Some(1)), (Some(7), Some(1)), (Some(7), Some(2)), (Some(9), Some(1))];

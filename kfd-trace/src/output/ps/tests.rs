@@ -16,7 +16,10 @@ fn rows() -> Vec<PsRow> {
         sources: Source::Sysfs.into(),
         ..PsRow::default()
     };
-    merge(vec![PsRow::from_snapshot(&traced().snapshot(), NOW, 900_000_000_000), vec![sysfs]])
+    merge(
+        vec![PsRow::from_snapshot(&traced().snapshot(), NOW, 900_000_000_000), vec![sysfs]],
+        &Topology::default(),
+    )
 }
 
 fn unknown() -> QueueFacts {

@@ -3,6 +3,7 @@
 mod hostile;
 
 use super::*;
+use crate::attribute::Topology;
 use crate::kernel::types::TypesReport;
 use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::output::api::{self, ApiView, EventsView, Tracing};
@@ -92,7 +93,7 @@ fn ps_shows_the_same_of_a_daemon() {
     let (reported, gpus) = through_the_api(&original, NOW);
     let at_ns = clock().unix_ns(NOW).expect("a time").cast_unsigned();
     let lines = |snapshot: &Snapshot, topology, now_ns, boot_ns| {
-        let rows = ps::ordered(PsRow::from_snapshot(snapshot, now_ns, boot_ns));
+        let rows = ps::ordered(PsRow::from_snapshot(snapshot, now_ns, boot_ns), &Topology::default());
         let mut out = Vec::new();
         let view = PsView { asked: Default::default(), all_queues: true, topology, columns: Columns::All };
         ps::text(&mut out, &rows, &view).expect("memory");
@@ -232,7 +233,7 @@ fn no_name_steers_a_terminal() {
     let gpus: Gpus = read(gpus.as_bytes()).expect("GPUs");
     let snapshot = snapshot(&queues, read(processes.as_bytes()).expect("processes"), &gpus);
     let topology = topology(&gpus, None);
-    let rows = ps::ordered(PsRow::from_snapshot(&snapshot, 0, 0));
+    let rows = ps::ordered(PsRow::from_snapshot(&snapshot, 0, 0), &Topology::default());
     let (mut table, mut json) = (Vec::new(), Vec::new());
     let view =
         PsView { asked: Default::default(), all_queues: true, topology: &topology, columns: Columns::All };
@@ -276,7 +277,7 @@ fn figures_that_cannot_be_do_no_harm() {
     let snapshot = snapshot(&queues, read(none).expect("none"), &gpus);
     assert_eq!(snapshot.queues().count(), 2, "none is left out");
     let topology = topology(&gpus, None);
-    let rows = ps::ordered(PsRow::from_snapshot(&snapshot, queues.at_ns(), 0));
+    let rows = ps::ordered(PsRow::from_snapshot(&snapshot, queues.at_ns(), 0), &Topology::default());
     let mut out = Vec::new();
     let view =
         PsView { asked: Default::default(), all_queues: true, topology: &topology, columns: Columns::All };

@@ -1,5 +1,6 @@
 //! Input of a summary: the records behind it, and what is missing from it.
 
+use crate::attribute::Topology;
 use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
 use crate::model::ioctl::{self, Named};
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug)]
 pub struct SummaryInput<'a> {
     pub snapshot: &'a Snapshot,
+    pub topology: &'a Topology,
     /// The maps at the end of the trace.
     pub tables: &'a Tables,
     /// Sums of processes whose rows were removed from the maps.

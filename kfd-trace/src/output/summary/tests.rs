@@ -33,6 +33,7 @@ fn with_dropped(
     let input = SummaryInput {
         named: crate::model::ioctl::Named::default(),
         snapshot: &snapshot,
+        topology: &Topology::default(),
         tables,
         retired,
         undecoded,
@@ -141,6 +142,7 @@ fn queue_activity_is_shown_by_process_and_gpu() {
         let input = SummaryInput {
             named: crate::model::ioctl::Named::default(),
             snapshot: &snapshot,
+            topology: &Topology::default(),
             tables: &tables,
             retired: &retired,
             undecoded: &Undecoded::default(),
@@ -191,7 +193,7 @@ fn who_lets_whom_wait() {
     let unsent = Runlist { reason, unmapped_ns: None, errno: 12, ..list() };
     state.apply(&Event { process: None, tgid: None, ..event(70_000, 1, PID, Body::Runlist(unsent)) });
     let snapshot = state.snapshot();
-    let reasons = serde_json::to_value(preemptions::by_reason(&snapshot)).unwrap();
+    let reasons = serde_json::to_value(preemptions::by_reason(&snapshot, &Topology::default())).unwrap();
     assert_eq!(
         reasons,
         json!([{
@@ -200,7 +202,10 @@ fn who_lets_whom_wait() {
         }])
     );
     let mut text = Vec::new();
-    let (reasons, processes) = (preemptions::by_reason(&snapshot), preemptions::by_process(&snapshot));
+    let (reasons, processes) = (
+        preemptions::by_reason(&snapshot, &Topology::default()),
+        preemptions::by_process(&snapshot, &Topology::default()),
+    );
     preemptions::text(&mut text, &reasons, &processes).unwrap();
     let expected = concat!(
         "\nGPU_ID  REASON  PREEMPTIONS  FAILED   MEAN  P99 BELOW  RUNLISTS  FAILED\n",

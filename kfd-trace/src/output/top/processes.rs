@@ -83,7 +83,7 @@ fn gpus(process: &Process, moment: &Moment) -> Option<String> {
     let ids: BTreeSet<u32> = process.queues.values().filter_map(|queue| queue.facts.gpu_id).collect();
     let index =
         |id: &u32| moment.topology.gpu(*id).map_or_else(|| "?".to_owned(), |gpu| gpu.index.to_string());
-    (!ids.is_empty()).then(|| ids.iter().map(index).collect::<Vec<_>>().join(","))
+    (!ids.is_empty()).then(|| moment.topology.ordered(ids).iter().map(index).collect::<Vec<_>>().join(","))
 }
 
 /// A line of the table: a process, or in the tree one of its queues.

@@ -67,7 +67,13 @@ impl WatchedProbes {
 
     /// Misses by probe, since it was attached.
     pub(crate) fn read(&self) -> BTreeMap<ProbeId, Missed> {
-        self.probes.iter().map(|watch| (watch.id, self.missed(watch))).collect()
+        self.of(ProbeId::ALL).collect()
+    }
+
+    /// Those of these probes.
+    pub(crate) fn of<'a>(&'a self, probes: &'a [ProbeId]) -> impl Iterator<Item = (ProbeId, Missed)> + 'a {
+        let wanted = self.probes.iter().filter(|watch| probes.contains(&watch.id));
+        wanted.map(|watch| (watch.id, self.missed(watch)))
     }
 
     fn missed(&self, watch: &Watch) -> Missed {

@@ -176,6 +176,63 @@ fn requests_for_a_reset_are_probed_where_no_worker_makes_them() {
     assert_eq!(actions(&made), [replaced.clone(), replaced]);
 }
 
+/// Plans a driver that has the functions of hangs and runlists but these; the actions of the rows.
+fn inlined(names: &[&'static str], choice: &Choice, ids: &[ProbeId]) -> Vec<Action> {
+    let mut made = with_queues();
+    let all = [
+        "kfd_hws_hang",
+        "reset_queues_on_hws_hang",
+        "amdgpu_amdkfd_gpu_reset",
+        "unmap_queues_cpsch",
+        "create_queue_cpsch",
+    ];
+    let kept = all.iter().zip(0x100..).filter(|(name, _)| !names.contains(*name));
+    made.0.extend(kept.map(|(name, address)| (*name, (vec![address], false))));
+    let request = PlanRequest { choice: choice.clone(), ..PlanRequest::default() };
+    ids.iter().map(|id| action(&made, &facts(), &request, *id)).collect()
+}
+
+fn attached(action: &Action) -> bool {
+    matches!(action, Action::Attach(_))
+}
+
+/// ROCm's 6.12.12: `reset_queues_on_hws_hang` and the call of `kfd_hws_hang` after it are parts of their caller.
+#[test]
+fn hangs_whose_functions_are_inlined_are_seen_by_what_calls_these() {
+    let ids = [ProbeId::HungQueues, ProbeId::HwsHang, ProbeId::ResetRequest, ProbeId::HangScope];
+    let of = |names: &[&'static str]| inlined(names, &Choice::default(), &ids);
+    let all = of(&[]);
+    assert!(all[..3].iter().all(attached), "{all:?}");
+    assert_eq!(all[3], Action::Skip(Verdict::ReportedBy("hung_queues")));
+    for (name, row) in [("reset_queues_on_hws_hang", 0), ("kfd_hws_hang", 1)] {
+        let without = of(&[name]);
+        assert_eq!(without[row], Action::Skip(Verdict::ReportedBy("hang_scope")), "{name}");
+        assert!(attached(&without[2]) && attached(&without[3]), "{name}: {without:?}");
+        assert!(attached(&without[1 - row]), "{name}: {without:?}");
+    }
+}
+
+/// ROCm's 6.0.5.
+#[test]
+fn preemptions_are_seen_where_their_function_is_inlined() {
+    let ids = [ProbeId::RunlistUnmap, ProbeId::RunlistChange];
+    let runlists = Choice { runlists: true, ..Choice::default() };
+    assert!(attached(&inlined(&[], &runlists, &ids)[0]));
+    let [unmap, change] = &inlined(&["unmap_queues_cpsch"], &runlists, &ids)[..] else { panic!() };
+    assert_eq!(*unmap, Action::Skip(Verdict::ReportedBy("runlist_change")));
+    assert!(attached(change));
+    let not_asked = Action::Skip(Verdict::NotAsked);
+    let unasked = inlined(&["unmap_queues_cpsch"], &Choice::default(), &ids);
+    assert_eq!(unasked, [not_asked.clone(), not_asked]);
+    let left_out = Choice { without: vec![ProbeId::RunlistUnmap], ..runlists.clone() };
+    let [unmap, change] = &inlined(&[], &left_out, &ids)[..] else { panic!() };
+    assert_eq!(*unmap, Action::Skip(Verdict::LeftOut), "as the user wants it");
+    assert!(attached(change));
+    let neither = Choice { without: ids.to_vec(), ..runlists };
+    let left_out = Action::Skip(Verdict::LeftOut);
+    assert_eq!(inlined(&[], &neither, &ids), [left_out.clone(), left_out]);
+}
+
 #[test]
 fn tracepoints_are_attached_if_requested_and_present() {
     let mut facts = facts();

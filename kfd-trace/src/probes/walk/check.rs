@@ -4,6 +4,9 @@
 //! In: offsets, kernel memory, what sysfs lists. Out: [`Checked`]. Nothing is locked: a structure may be freed
 //! meanwhile, so that a caller repeats a check that fails. Pure but for the memory.
 
+mod counts;
+
+use self::counts::CountFields;
 use super::{Met, Walk};
 use crate::events::decode::secondary;
 use crate::kernel::{Btf, Kernel};
@@ -81,6 +84,7 @@ pub struct TypesCheck {
     device_dqm: Option<u64>,
     /// A process has a list of its devices, not an array of pointers.
     device_list: bool,
+    count_fields: Option<CountFields>,
 }
 
 /// In `struct process_queue_manager` of every driver: its process, then its queues.
@@ -110,6 +114,7 @@ impl TypesCheck {
         let btf = kernel.amdgpu_btf.as_deref().ok_or("no types of amdgpu")?;
         let fields =
             facts.fields.iter().filter_map(|(name, at)| Some((*name, u64::from(*at.as_ref().ok()?))));
+        let fields: BTreeMap<&'static str, u64> = fields.collect();
         let symbol = |name: &str| {
             let found = kernel.symbols.find(name);
             found.first().map(|symbol| symbol.address).filter(|address| *address != 0)
@@ -127,7 +132,8 @@ impl TypesCheck {
             exception: pair("work_struct", "func", "kfd_process_hw_exception"),
             device_dqm: offset(btf, "kfd_node", "dqm").or_else(|| offset(btf, "kfd_dev", "dqm")),
             device_list: offset(btf, "kfd_process", "per_device_data").is_some(),
-            fields: fields.collect(),
+            count_fields: CountFields::find(btf, |name| fields.get(name).copied()),
+            fields,
             walk,
         })
     }

@@ -181,7 +181,7 @@ fn what_no_probe_sees_is_absent() {
         (&[ProbeId::NotifierRelease], &["kfd_process_teardown_seconds"]),
         (&[ProbeId::VmFault], &["kfd_vm_faults_total", "kfd_process_vm_faults_total"]),
         (&[ProbeId::GpuReset], &["kfd_gpu_reset"]),
-        (&[ProbeId::HwsHang, ProbeId::HwException], &["kfd_hws_hangs_total"]),
+        (&[ProbeId::HwsHang, ProbeId::HwException, ProbeId::ResetRequest][..], &["kfd_hws_hangs_total"]),
         (&[ProbeId::MqdInit, ProbeId::MqdUpdate, ProbeId::MqdRestore], &["kfd_mqd_writes_total"]),
     ] {
         let before = world.text();
@@ -195,8 +195,10 @@ fn what_no_probe_sees_is_absent() {
         }
     }
     let mut world = World::new(traced());
-    for probe in world.probes.iter_mut().filter(|probe| probe.id == ProbeId::HwsHang) {
-        probe.verdict = Verdict::Refused("inlined".into());
+    for id in [ProbeId::HwsHang, ProbeId::HwException] {
+        for probe in world.probes.iter_mut().filter(|probe| probe.id == id) {
+            probe.verdict = Verdict::Refused("inlined".into());
+        }
+        assert_eq!(world.value(r#"kfd_hws_hangs_total{gpu_id="58270"}"#), Some(0.0), "another one shows it");
     }
-    assert_eq!(world.value(r#"kfd_hws_hangs_total{gpu_id="58270"}"#), Some(0.0), "the exception shows it");
 }

@@ -20,7 +20,7 @@ fn long_texts_are_cut_and_the_queues_of_a_process_share_them() {
     let queues = r#"{"pid": 7, "queue_id": 1}, {"pid": 7, "queue_id": 2}"#;
     let process =
         format!(r#"{{"pid": 7, "alive": true, "comm": "{long}", "cgroup": "{long}", "unit": "x"}}"#);
-    let rows = ps::ordered(PsRow::from_snapshot(&state(queues, &process), 0, 0));
+    let rows = ps::ordered(PsRow::from_snapshot(&state(queues, &process), 0, 0), &Topology::default());
     let [one, other] = rows.as_slice() else { panic!("{} rows", rows.len()) };
     assert!(Arc::ptr_eq(&one.details, &other.details) && Arc::ptr_eq(&one.vram, &other.vram));
     let cut = |text: Option<&str>, bytes: usize| {
@@ -61,7 +61,7 @@ fn rows_that_differ_in_their_process_alone_stay_apart() {
     let state = state(&queues, process);
     let keys: BTreeSet<_> = state.processes.iter().map(|process| process.key).collect();
     assert_eq!((state.processes.len(), keys.len()), (3, 3));
-    let rows = ps::ordered(PsRow::from_snapshot(&state, 0, 0));
+    let rows = ps::ordered(PsRow::from_snapshot(&state, 0, 0), &Topology::default());
     let mut sources: Vec<_> = rows.iter().map(|row| (row.queue_id(), row.sources.to_string())).collect();
     sources.sort();
     let expected = ["kernel", "probe", "sysfs"].map(|source| (Some(1), source.to_owned()));
