@@ -65,6 +65,15 @@ impl PsRow {
         snapshot.live().flat_map(rows).collect()
     }
 
+    /// Bytes that it takes, with its line of a table; estimated.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        const LINE: usize = 2048;
+        let mask = self.controls.cu_mask.as_ref().map_or(0, |mask| size_of_val(&mask.words[..]));
+        let comm = self.comm.as_ref().map_or(0, String::len);
+        size_of::<Self>() + LINE + mask + comm + self.details.weight()
+    }
+
     fn of_process(process: &Process) -> PsRow {
         PsRow {
             pid: process.tgid,

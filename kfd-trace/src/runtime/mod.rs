@@ -19,3 +19,4 @@ pub mod systemd;
 pub mod terminal;
 pub(crate) mod ticks;
 pub mod timeout;
+pub mod user;

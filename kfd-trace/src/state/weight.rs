@@ -66,7 +66,9 @@ impl Process {
 }
 
 impl ProcessDetails {
-    fn weight(&self) -> usize {
+    /// Bytes of its texts.
+    #[must_use]
+    pub fn weight(&self) -> usize {
         let ProcessDetails { cmdline, cgroup, belongs, pod, container_name, job } = self;
         let pod = pod.iter().map(|pod| pod.namespace.len() + pod.pod.len() + text(pod.container.as_ref()));
         let job = job.iter().map(|job| text(job.account.as_ref()) + text(job.partition.as_ref()));

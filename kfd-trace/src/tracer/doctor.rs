@@ -111,7 +111,7 @@ impl DriverViews for OwnProgram {
         };
         let mut state = state_of(&existing);
         let sampled = twice::sample(&self.roots.procfs, &mut state);
-        DriverRead { existing: Ok(existing), activities: sampled.map(|()| activities(&state)) }
+        DriverRead { existing: Ok(existing), activities: sampled.map(|_| activities(&state)) }
     }
 }
 
