@@ -8,8 +8,9 @@ use crate::runtime::exit::Stop;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use tokio::sync::{Semaphore, oneshot};
 
 /// Bytes of a node's documents together, some 8,000 queues. As many nodes as are asked at the same time have them at once.
 const ANSWER: usize = 8 << 20;
@@ -17,21 +18,32 @@ const ANSWER: usize = 8 << 20;
 /// Bytes of what is kept of all nodes, with the tables that are made of it.
 const KEPT: usize = 512 << 20;
 
-/// Nodes whose documents are read at the same time: rows that have nothing in them take a hundred times their text.
-const READ_AT_ONCE: usize = 2;
+type Job = Box<dyn FnOnce() + Send>;
 
 /// What all nodes share of the memory.
 struct Shared {
     turns: Semaphore,
-    reads: Semaphore,
+    /// Work of the one thread that reads documents: rows that have nothing in them take a hundred times their text, and
+    /// an allocator keeps for each thread what it once had.
+    jobs: Sender<Job>,
     /// Bytes that are kept.
     kept: AtomicUsize,
 }
 
 impl Shared {
     fn new(connections: usize) -> Self {
-        let (turns, reads) = (Semaphore::new(connections), Semaphore::new(READ_AT_ONCE));
-        Shared { turns, reads, kept: AtomicUsize::new(0) }
+        let (jobs, todo) = channel::<Job>();
+        thread::spawn(move || todo.into_iter().for_each(|job| job()));
+        Shared { turns: Semaphore::new(connections), jobs, kept: AtomicUsize::new(0) }
+    }
+
+    /// Does it in the thread that reads.
+    async fn read<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+        let (done, result) = oneshot::channel();
+        let job = move || drop(done.send(job()));
+        // A thread that has panicked takes none.
+        let _ = self.jobs.send(Box::new(job));
+        result.await.map_err(|_| "its answer cannot be read".to_owned())
     }
 
     /// Whether there is room for so many bytes more.
@@ -119,8 +131,7 @@ async fn one(access: Access, shared: &Shared) -> Result<NodeRows, String> {
     let _turn = shared.turns.acquire().await;
     let mut client = Client::new(access.clone()).at_most(ANSWER);
     let (status, lists) = client.status_and_lists().await.map_err(|failure| failure.advised(&access))?;
-    let _read = shared.reads.acquire().await;
-    let read = spawn_blocking(move || reported(&status, &lists)).await.map_err(|error| error.to_string())?;
+    let read = shared.read(move || reported(&status, &lists)).await?;
     let Printed { rows, topology, all_queues, ts, problems, .. } =
         read.map_err(|failure| failure.advised(&access))?;
     shared.keep(rows.iter().map(PsRow::weight).sum())?;

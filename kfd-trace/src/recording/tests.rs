@@ -222,10 +222,11 @@ fn row(id: u64, queues: u32, comm: &str) -> Item {
 /// How much a file has is bounded only by the patience of its author.
 #[test]
 fn what_would_fill_the_memory_is_not_played() {
+    type Way = Box<dyn Fn(u64) -> Item>;
     let long = "a".repeat(8 << 20);
     let details = ProcessDetails { cgroup: Some(long.clone()), ..ProcessDetails::default() };
     let many = row(1, 30_000, "train");
-    let ways: [(&str, Box<dyn Fn(u64) -> Item>); 3] = [
+    let ways: [(&str, Way); 3] = [
         (
             "texts",
             Box::new(move |n| match (n % 2, n / 2 + 2) {

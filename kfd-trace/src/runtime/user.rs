@@ -66,7 +66,7 @@ fn wanted(request: Request<'_>) -> Result<Wanted<'_>, String> {
 fn number(name: &str, text: &OsStr) -> Result<u32, String> {
     let digits = text.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let number = digits.and_then(|digits| digits.parse().ok()).filter(|number| *number != u32::MAX);
-    number.ok_or_else(|| said(&format!("{name} is `{}`, which is no number of one", text.display())))
+    number.ok_or_else(|| said(&format!("{name} is `{}`, which is no id", text.display())))
 }
 
 fn said(what: &str) -> String {
