@@ -10,6 +10,7 @@ mod values;
 use crate::hw::Generation;
 use crate::kernel::types::DRIVERS;
 use crate::remote::Secret;
+use crate::runtime::user::RunAs;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -176,6 +177,9 @@ pub enum Command {
     ExecCommand {
         /// Descriptor of the pipe to wait for.
         pipe: i32,
+        /// UID:GID:GROUP,... that the command runs as.
+        #[arg(long = "as")]
+        run_as: Option<RunAs>,
         /// The command and its arguments.
         #[arg(last = true)]
         command: Vec<OsString>,

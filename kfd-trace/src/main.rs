@@ -24,6 +24,7 @@ use kfd_trace::runtime::privilege::{self, Reads};
 use kfd_trace::runtime::stderr;
 use kfd_trace::runtime::stdout::Stdout;
 use kfd_trace::runtime::terminal;
+use kfd_trace::runtime::user::{self, RunAs};
 use kfd_trace::serve::web_process;
 use log::LevelFilter;
 use std::ffi::OsString;
@@ -197,7 +198,9 @@ fn run(cli: Cli) -> Result<u8> {
             choice: args.ring.choice(Attach::Single),
             record: args.record.limits(),
         })),
-        Some(Command::ExecCommand { pipe, command }) => return Ok(exec_command(pipe, &command)),
+        Some(Command::ExecCommand { pipe, run_as, command }) => {
+            return Ok(exec_command(pipe, run_as.as_ref(), &command));
+        }
     };
     done.map(|()| 0)
 }
@@ -231,15 +234,23 @@ fn opened(options: Option<AccessOptions>) -> Result<Option<Access>, Stop> {
 }
 
 /// The command of `run`, in the place of this process, unless it cannot be executed.
-fn exec_command(pipe: i32, command: &[OsString]) -> u8 {
-    let (code, line) = launched::exec(pipe, command);
+fn exec_command(pipe: i32, run_as: Option<&RunAs>, command: &[OsString]) -> u8 {
+    let (code, line) = launched::exec(pipe, run_as, command);
     line.iter().for_each(stderr::say);
     code
 }
 
 /// `run`: the command is started before privileges are given up, and the file is opened with them.
 fn run_command(roots: Roots, args: RunArgs, record: Option<File>) -> Result<u8> {
-    let RunArgs { output, summary_only, lines, ring, command } = args;
+    let RunArgs { output, summary_only, lines, ring, user, command } = args;
+    let [sudo_uid, sudo_gid] = ["SUDO_UID", "SUDO_GID"].map(std::env::var_os);
+    let request = user::Request {
+        user: user.as_deref(),
+        sudo_uid: sudo_uid.as_deref(),
+        sudo_gid: sudo_gid.as_deref(),
+        is_root: rustix::process::geteuid().is_root(),
+    };
+    let run_as = RunAs::choose(request, Path::new("/proc")).map_err(Stop::usage)?;
     let (out, is_terminal) = match &output {
         Some(path) => {
             let file = created(path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -249,8 +260,9 @@ fn run_command(roots: Roots, args: RunArgs, record: Option<File>) -> Result<u8> 
             (Stdout::stderr().context("cannot write to standard error")?, std::io::stderr().is_terminal())
         }
     };
-    let launched = Launched::prepare(&command).context("cannot start a process for the command")?;
-    privilege::give_up(&roots, reads(&ring))?;
+    let launched = Launched::prepare(&command, run_as.as_ref());
+    let launched = launched.context("cannot start a process for the command")?;
+    privilege::give_up(&roots, Reads { signals: run_as.is_some(), ..reads(&ring) })?;
     let options = trace::StreamOptions { summary_only, ..stream_options(roots, lines, &ring, is_terminal) };
     block_on(trace::run_command(&options, out, launched, record))
 }

@@ -111,8 +111,98 @@ fn what_its_tracer_had_lost_is_said_where_no_summary_says_it() {
     assert!(code == Some(1) && why.contains(lost), "{why}");
     let (code, why) = said(&whole, &[]);
     assert!(code == Some(1) && why.ends_with("what came before is complete\n"), "{why}");
-    let (code, why) = said(&cut, &["--at", "2026-09-21T14:13:20.00005Z"]);
+    let clock = LINES.lines().find(|line| line.starts_with("{\"clock\"")).expect("a clock");
+    let expired = json!({"input": {"expired": {"at_ns": 60_000}}});
+    let table = format!("{begin}\n{clock}\n{losses}\n\"existing\"\n{expired}\n");
+    let (code, why) = said(&table, &["--at", "2026-09-21T14:13:20.00005Z"]);
     assert!(code == Some(0) && why.contains(lost), "{why}");
+}
+
+const S: u64 = 1_000_000_000;
+
+/// A recording whose probes are attached half a second after its begin, whose driver is unloaded at 3 s, and another one
+/// traced at 6.5 s.
+fn attached_late(folder: &Path) -> String {
+    let whole = |traces: bool| {
+        let unseen = if traces { vec!["not seen: faults"] } else { vec![] };
+        json!({"traces": traces, "queues": traces, "evictions": traces, "by_ioctl": false, "unseen": unseen})
+    };
+    let sight = |at_ns: u64, traces| json!({"sight": {"at_ns": at_ns, "sight": whole(traces)}});
+    let expired = |at_ns: u64| json!({"input": {"expired": {"at_ns": at_ns}}});
+    let loads = |at_ns: u64, loaded| json!({"loads": {"loaded": loaded, "at_ns": at_ns, "loads": 2}});
+    let head = PARTS.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
+    let head = head.filter(|line| ["begin", "driver", "gpus"].iter().any(|name| line.get(name).is_some()));
+    let mut lines: Vec<Value> = head.collect();
+    lines[0]["begin"]["at_ns"] = json!(0);
+    lines[0]["begin"]["unix_ns"] = json!(1_790_000_000_000_000_000_u64);
+    lines.extend([
+        json!({"clock": {"wall_ns": 1_790_000_000_000_000_000_u64, "boot_ns": 0}}),
+        sight(S / 2, true),
+        json!("existing"),
+        expired(2 * S),
+        json!({"input": {"unloaded": {"at_ns": 3 * S}}}),
+        loads(3 * S, false),
+        sight(3 * S, false),
+        loads(6 * S, true),
+        sight(6 * S + S / 2, true),
+        json!("existing"),
+        expired(9 * S),
+    ]);
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let path = folder.join("late.rec");
+    fs::write(&path, compress(text.as_bytes()).expect("a block")).expect("a file");
+    path.to_str().expect("a name").to_owned()
+}
+
+#[test]
+fn a_time_at_which_nothing_was_traced_has_no_empty_table() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = attached_late(folder.path());
+    for (at, since) in [("+100ms", "14:13:20.5"), ("+4s", "14:13:26.5"), ("+6200ms", "14:13:26.5")] {
+        let output = kfd_trace(&["replay", &file, "--at", at]);
+        let why = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.code() == Some(1) && output.stdout.is_empty(), "{at}: {why}");
+        assert!(why.contains("nothing was traced then") && why.contains(since), "{at}: {why}");
+    }
+    for at in ["+1s", "+7s"] {
+        let output = kfd_trace(&["replay", &file, "--at", at]);
+        let why = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.success(), "{at}: {why}");
+        assert!(why.contains("not seen: faults"), "{at}: what it does not see is shown: {why}");
+    }
+    for words in [&["replay", &file][..], &["timeline", &file]] {
+        let why = String::from_utf8(kfd_trace(words).stderr).expect("text");
+        assert_eq!(why.matches("not seen: faults").count(), 1, "{words:?}: once: {why}");
+    }
+}
+
+/// Runs with a bound on its address space, KiB.
+fn bounded(kib: u64, words: &[&str]) -> Output {
+    let line = format!("ulimit -v {kib}; exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &line, env!("CARGO_BIN_EXE_kfd-trace")]).args(words).output().expect("sh(1)")
+}
+
+#[test]
+fn a_small_file_does_not_fill_the_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("bomb.rec");
+    let begin = PARTS.lines().next().expect("a begin").to_owned() + "\n";
+    // Blocks with many short lines, and with one long one.
+    let short = begin.clone() + &"\"existing\"\n".repeat(5_000_000);
+    let cgroup = "a".repeat(32 << 20);
+    let details = json!({"input": {"details": {"key": {"adopted": 4}, "details": {
+        "cmdline": null, "cgroup": cgroup, "belongs": {"container": null, "pod_uid": null, "slurm": null, "unit": null}, "pod": null}}}});
+    let long = compress(format!("{details}\n").as_bytes()).expect("a block");
+    let long = [compress(begin.as_bytes()).expect("a block"), long.repeat(60)].concat();
+    for (what, bytes) in [("short", compress(short.as_bytes()).expect("a block")), ("long", long)] {
+        assert!(bytes.len() < 1 << 20, "{what}: {} bytes", bytes.len());
+        fs::write(&file, bytes).expect("a file");
+        let output =
+            bounded(1_000_000, &["replay", file.to_str().expect("a name"), "--at", "1960-01-01T00:00:00Z"]);
+        let why = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.code() == Some(1) && why.contains("begins later"), "{what}: {why}");
+    }
 }
 
 /// One of a daemon's files: `number` in its run, and the changes that were lost before it. It begins so many seconds after

@@ -276,3 +276,45 @@ fn a_fleet_is_one_table_and_who_does_not_answer_is_named() {
     assert!(nodes[1]["ps"].is_null() && is_said(1, "it refuses the connection; "), "{all}");
     assert!(nodes[3]["ps"].is_null() && is_said(3, "it does not answer within 2s; "), "{all}");
 }
+
+/// Rows without anything in them take 3 bytes of text each.
+#[test]
+fn hostile_nodes_of_a_fleet_do_not_fill_the_memory() {
+    let rows = vec!["{}"; 60_000].join(",");
+    let hostile = || {
+        let body = |rest: &str| format!(r#"{{"schema": 1, "ts": "2026-09-21T14:13:20Z", {rest}}}"#);
+        let status = r#""tracing": true, "meaning": [], "unreadable": [], "probes": [], "lost": {}"#;
+        let queues = format!(r#""queues": [{}]"#, vec![r#"{"queue_id":1}"#; 60_000].join(","));
+        let queues = queues.split(r#"{"queue_id":1}"#).enumerate().map(|(n, rest)| match n {
+            0 => rest.to_owned(),
+            n => format!(r#"{{"queue_id":{n},"pid":{n}}}{rest}"#),
+        });
+        answering(vec![
+            ("/status", "200 OK", body(status)),
+            ("/queues", "200 OK", body(&queues.collect::<String>())),
+            ("/processes", "200 OK", body(&format!(r#""processes": [{}]"#, &rows[..3 * 19_000 - 1]))),
+            ("/gpus", "200 OK", body(r#""gpus": []"#)),
+        ])
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let targets = folder.path().join("targets.json");
+    let nodes: Vec<String> = (0..8).map(|_| hostile().trim_start_matches("http://").to_owned()).collect();
+    std::fs::write(&targets, serde_json::json!([{ "targets": nodes }]).to_string()).expect("a file");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -v 1500000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kfd-trace")]);
+    // An arena for each thread would count as memory.
+    command.env("MALLOC_ARENA_MAX", "1");
+    let output = command.args(["fleet", "ps", "--json", "--max-time", "100", "--targets"]).arg(&targets);
+    let output = output.output().expect("sh(1)");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{error}: {:?} {}", output.status, String::from_utf8_lossy(&output.stderr))
+    });
+    let errors: Vec<&str> = document["nodes"]
+        .as_array()
+        .expect("nodes")
+        .iter()
+        .filter_map(|node| node["error"].as_str())
+        .collect();
+    assert!((1..8).contains(&errors.len()), "{errors:?}");
+    assert!(errors.iter().all(|error| error.contains("more than 512 MiB: ask fewer at once")), "{errors:?}");
+}

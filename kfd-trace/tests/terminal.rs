@@ -60,8 +60,13 @@ struct Top {
 }
 
 impl Top {
-    /// `line`, for sh(1), starts `top`. setsid(1) is in Debian's essential packages.
+    /// `line`, for sh(1), starts `top`.
     fn of(line: &str, recording: &Path) -> Self {
+        Top::with(line, &format!("--recording '{}'", recording.display()))
+    }
+
+    /// setsid(1) is in Debian's essential packages.
+    fn with(line: &str, options: &str) -> Self {
         let terminal =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("/dev/ptmx");
         grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("a terminal");
@@ -70,7 +75,7 @@ impl Top {
         let side =
             rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).expect("its other side");
         let copy = side.try_clone().expect("a descriptor");
-        let top = format!("'{}' top --recording '{}'", env!("CARGO_BIN_EXE_kfd-trace"), recording.display());
+        let top = format!("'{}' top {options}", env!("CARGO_BIN_EXE_kfd-trace"));
         let mut command = Command::new("setsid");
         command.args(["--ctty", "sh", "-c", &line.replace("top", &top)]).env("TERM", "xterm");
         let child = command.stdin(side).stdout(copy).stderr(Stdio::null()).spawn().expect("setsid(1)");
@@ -155,5 +160,18 @@ fn a_key_at_once_after_a_change_of_the_size_is_not_lost() {
         top.press(b"?");
         top.shows("QUEUES", Duration::from_secs(20))
             .unwrap_or_else(|screen| panic!("tables {turn}: {screen}"));
+    }
+}
+
+#[test]
+fn what_is_awaited_is_shown_and_keys_are_heard_before_there_is_anything() {
+    // It accepts connections, and answers none.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("its address");
+    for key in [&b"q"[..], b"\x03"] {
+        let mut top = Top::with("exec top", &format!("--url http://{address} --max-time 100"));
+        top.shows("asking", Duration::from_secs(60)).expect("what is awaited");
+        top.press(key);
+        assert_eq!(top.child.wait().expect("its end").code(), Some(0), "{key:?}");
     }
 }

@@ -20,7 +20,7 @@ not found, 126 if it cannot be executed. If it cannot be traced, it is not run.
 
 Examples:
   kfd-trace run ./app --size 4096              its events and the summary on standard error
-  kfd-trace run -c -o app.txt -- sudo -u ann ./app   only the summary, of a command of another user";
+  kfd-trace run -c -o app.txt --user ann ./app       only the summary, of a command of another user";
 
 pub(super) const RECORD: &str = "\
 The summary is printed at its end. A file that was cut by a crash or a full disk is read up to its last whole block.

@@ -154,7 +154,11 @@ pub struct RunArgs {
     pub lines: LineArgs,
     #[command(flatten)]
     pub ring: TracingOptions,
-    /// The command and its arguments. It has all privileges of this one: `sudo -u NAME COMMAND` runs it as another user.
+    /// Run the command as this user (a name, or its number), with its groups; only root can. Default: whoever called
+    /// sudo; `--user root` keeps root.
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    /// The command and its arguments.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

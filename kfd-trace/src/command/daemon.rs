@@ -76,7 +76,7 @@ pub struct DaemonOptions {
 /// One line and an exit code.
 pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     let cannot = |error: std::io::Error| Stop::failed(format!("cannot continue: {error}"));
-    let mut signals = Signals::new().map_err(cannot)?;
+    let mut signals = Signals::of_a_daemon().map_err(cannot)?;
     let hangups = Hangups::new().map_err(cannot)?;
     tokio::spawn(hangups.each(|| say(NOTHING_TO_LOAD)));
     let listeners = match &options.listen {

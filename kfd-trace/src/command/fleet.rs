@@ -1,20 +1,60 @@
 //! `kfd-trace fleet ps`: what the daemons of many nodes know, in one table.
 
 use super::ps::{Printed, reported, width};
-use crate::output::ps::Columns;
 use crate::output::ps::fleet::{self, Asked, NodeRows};
+use crate::output::ps::{Columns, PsRow};
 use crate::remote::{Access, AccessOptions, Client, Listed};
 use crate::runtime::exit::Stop;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::sync::Semaphore;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use tokio::sync::{Semaphore, oneshot};
 
-/// Bytes of an answer at most: some 8,000 queues. Many nodes are kept at the same time.
+/// Bytes of a node's documents together, some 8,000 queues. As many nodes as are asked at the same time have them at once.
 const ANSWER: usize = 8 << 20;
 
-/// Rows of all nodes at most, some 400 MB.
-const ROWS: usize = 500_000;
+/// Bytes of what is kept of all nodes, with the tables that are made of it.
+const KEPT: usize = 512 << 20;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// What all nodes share of the memory.
+struct Shared {
+    turns: Semaphore,
+    /// Work of the one thread that reads documents: rows that have nothing in them take a hundred times their text, and
+    /// an allocator keeps for each thread what it once had.
+    jobs: Sender<Job>,
+    /// Bytes that are kept.
+    kept: AtomicUsize,
+}
+
+impl Shared {
+    fn new(connections: usize) -> Self {
+        let (jobs, todo) = channel::<Job>();
+        thread::spawn(move || todo.into_iter().for_each(|job| job()));
+        Shared { turns: Semaphore::new(connections), jobs, kept: AtomicUsize::new(0) }
+    }
+
+    /// Does it in the thread that reads.
+    async fn read<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+        let (done, result) = oneshot::channel();
+        let job = move || drop(done.send(job()));
+        // A thread that has panicked takes none.
+        let _ = self.jobs.send(Box::new(job));
+        result.await.map_err(|_| "its answer cannot be read".to_owned())
+    }
+
+    /// Whether there is room for so many bytes more.
+    fn keep(&self, bytes: usize) -> Result<(), String> {
+        let kept = |kept: usize| kept.checked_add(bytes).filter(|sum| *sum <= KEPT);
+        match self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, kept) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(format!("all nodes together take more than {} MiB: ask fewer at once", KEPT >> 20)),
+        }
+    }
+}
 
 /// A node, or the name of what is none, and why.
 pub type Node = Result<Access, (String, String)>;
@@ -64,18 +104,16 @@ pub async fn run(options: FleetOptions) -> Result<(), Stop> {
 
 /// All of them, in their order.
 async fn ask(nodes: Vec<Node>, connections: usize) -> Vec<Asked> {
-    let (turns, rows) = (Arc::new(Semaphore::new(connections)), Arc::new(AtomicUsize::new(0)));
+    let shared = Arc::new(Shared::new(connections));
     let begin = |node: Node| {
-        let (turns, rows) = (Arc::clone(&turns), Arc::clone(&rows));
+        let shared = Arc::clone(&shared);
         let name = match &node {
             Ok(access) => access.target.place(),
             Err((name, _)) => name.clone(),
         };
         let asking = tokio::spawn(async move {
             let access = node.map_err(|(_, why)| why)?;
-            // It is never closed.
-            let _turn = turns.acquire().await;
-            one(access, &rows).await
+            one(access, &shared).await
         });
         (name, asking)
     };
@@ -88,12 +126,32 @@ async fn ask(nodes: Vec<Node>, connections: usize) -> Vec<Asked> {
     all
 }
 
-async fn one(access: Access, all_rows: &AtomicUsize) -> Result<NodeRows, String> {
+async fn one(access: Access, shared: &Shared) -> Result<NodeRows, String> {
+    // They are never closed.
+    let _turn = shared.turns.acquire().await;
     let mut client = Client::new(access.clone()).at_most(ANSWER);
+    let (status, lists) = client.status_and_lists().await.map_err(|failure| failure.advised(&access))?;
+    let read = shared.read(move || reported(&status, &lists)).await?;
     let Printed { rows, topology, all_queues, ts, problems, .. } =
-        reported(&mut client).await.map_err(|failure| failure.advised(&access))?;
-    if all_rows.fetch_add(rows.len(), Ordering::Relaxed) > ROWS {
-        return Err(format!("there are more than {ROWS} rows: ask fewer nodes at once"));
-    }
+        read.map_err(|failure| failure.advised(&access))?;
+    shared.keep(rows.iter().map(PsRow::weight).sum())?;
     Ok(NodeRows { rows, topology, all_queues, ts, problems })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_finds_no_room_leaves_that_of_others() {
+        let shared = Shared::new(1);
+        assert!(shared.keep(KEPT - 100).is_ok());
+        for _ in 0..3 {
+            let why = shared.keep(101).expect_err("too much");
+            assert!(why.contains("more than 512 MiB"), "{why}");
+        }
+        assert!(shared.keep(usize::MAX).is_err());
+        assert!(shared.keep(100).is_ok(), "a small node after large ones");
+        assert!(shared.keep(1).is_err());
+    }
 }

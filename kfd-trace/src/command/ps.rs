@@ -3,9 +3,9 @@
 use crate::attribute::Topology;
 use crate::kernel::{Finding, FindingSeverity, Kernel, Preflight, Roots, findings};
 use crate::output::ps::{self, Columns, PsRow, PsView};
-use crate::output::reported;
+use crate::output::reported::{self, Status};
 use crate::probes::facts::Facts;
-use crate::remote::{Access, Client, Failure};
+use crate::remote::{Access, Client, Failure, UnreadLists};
 use crate::runtime::clock;
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
@@ -99,7 +99,11 @@ pub async fn run(roots: &Roots, options: &PsOptions) -> Result<(), Stop> {
         }
         PsSource::Daemon(access) => {
             let mut client = Client::new(access.clone());
-            let printed = reported(&mut client).await.map_err(|failure| failure.stop(access))?;
+            let printed = match client.status_and_lists().await {
+                Ok((status, lists)) => reported(&status, &lists),
+                Err(failure) => Err(failure),
+            };
+            let printed = printed.map_err(|failure| failure.stop(access))?;
             printed.problems.iter().for_each(|problem| say(format_args!("{}: {problem}", access.target)));
             printed
         }
@@ -126,11 +130,11 @@ async fn add_history(rows: &mut [PsRow], daemon: Option<&Access>) {
 /// What a daemon knows.
 ///
 /// # Errors
-/// If it gives no answer.
-pub(super) async fn reported(client: &mut Client) -> Result<Printed, Failure> {
-    let (status, lists) = client.status_and_lists().await?;
+/// If what it sent is no document of the API.
+pub(super) fn reported(status: &Status, lists: &UnreadLists) -> Result<Printed, Failure> {
+    let lists = lists.read()?;
     let at_ns = lists.queues.at_ns();
-    let topology = reported::topology(&lists.gpus, Some(&status));
+    let topology = reported::topology(&lists.gpus, Some(status));
     let snapshot = reported::snapshot(&lists.queues, lists.processes, &lists.gpus);
     // Starts of processes are not in the API, and so no process has an age.
     let rows = ps::ordered(PsRow::from_snapshot(&snapshot, at_ns, at_ns), &topology);
@@ -183,10 +187,15 @@ pub(super) fn list(roots: &Roots, measure: Measure) -> Result<(Listing, Option<S
     }
     let topology = Topology::read(&roots.sysfs);
     let measured = |mut state: State| {
-        if measure == Measure::Activity
-            && let Err(why) = twice::sample(&roots.procfs, &mut state)
-        {
-            say(format_args!("activity is not shown: {why}"));
+        if measure == Measure::Activity {
+            match twice::sample(&roots.procfs, &mut state) {
+                Ok(blocking) => blocking.iter().for_each(|tgid| {
+                    say(format_args!(
+                        "activity of process {tgid} is not shown: it blocks whoever reads its memory"
+                    ));
+                }),
+                Err(why) => say(format_args!("activity is not shown: {why}")),
+            }
         }
         rows(&state)
     };

@@ -14,8 +14,9 @@ use crate::state::Sources;
 use crate::text::escape;
 use crate::tracer::engine;
 use kfd_trace_common::kind::Kind;
-use source::{BUFFER, Ended, Items, Source, begin};
+use source::{BUFFER, Ended, Gaps, Items, Source, begin};
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
 
@@ -110,7 +111,7 @@ impl<W: Write> Player<'_, W> {
         }
         let show = &mut |replay: &Replay, line: Line<'_>| self.line(begin, replay, line);
         let mut ended = Ended::without_end();
-        let mut summary = None;
+        let (mut summary, mut gaps) = (None, Gaps::default());
         replay.begin(begin, show)?;
         for item in items {
             let item = match item {
@@ -121,9 +122,16 @@ impl<W: Write> Player<'_, W> {
                 }
             };
             ended = ended.with(&item);
+            let is_sight = matches!(item, Item::Sight { .. });
             match item {
                 Item::End { text, json, .. } => summary = Some(if options.json { json } else { text }),
                 item => replay.take(item, show)?,
+            }
+            if is_sight {
+                gaps.report(&replay.sight);
+            }
+            if let Some(why) = replay.refused() {
+                return Err(Trouble::Read(why.to_owned()));
             }
         }
         replay.settle(show)?;
@@ -194,36 +202,9 @@ impl<W: Write> Player<'_, W> {
         let first_ns = self.first.as_ref().unwrap_or(begin).unix_ns;
         let at_ns = when.unix_ns(first_ns, &zone).filter(|at_ns| *at_ns >= first_ns);
         let at_ns = at_ns.ok_or_else(|| Trouble::Read(format!("it begins later, at {}", wall(first_ns))))?;
-        let mut ended = Ended::Whole;
-        let mut later = false;
-        for item in items {
-            let item = match item {
-                Ok(item) => item,
-                Err(error) => {
-                    ended = Ended::Early(error.to_string());
-                    break;
-                }
-            };
-            if let Item::Begin(next) = &item
-                && next.unix_ns > at_ns
-            {
-                let last = replay.clock.unix_ns(replay.now_ns).map_or_else(String::new, wall);
-                let why = format!("nothing was recorded then, from {last} to {}", wall(next.unix_ns));
-                return Err(Trouble::Read(why));
-            }
-            let of_item = time_of(&item).and_then(|mono_ns| replay.clock.unix_ns(mono_ns));
-            if of_item.is_some_and(|of_item| of_item > at_ns) && !matches!(item, Item::Begin(_)) {
-                later = true;
-                break;
-            }
-            replay.take(item, &mut |_, _| Ok::<(), Trouble>(()))?;
-        }
-        if !later {
-            let last = replay.clock.unix_ns(replay.now_ns).map_or_else(String::new, wall);
-            return Err(Trouble::Read(match ended {
-                Ended::Whole | Ended::Lacking(_) => format!("it ends before, at {last}"),
-                Ended::Early(why) => format!("it ends before, at {last}: {why}"),
-            }));
+        let later = played_until(at_ns, replay, items)?;
+        if replay.known_since().is_none() {
+            return Err(Trouble::Read(not_known(replay, later, items)));
         }
         let now_ns = mono_ns(replay, at_ns);
         let boot_ns = now_ns.saturating_add_signed(replay.mono_to_boot_ns);
@@ -232,15 +213,68 @@ impl<W: Write> Player<'_, W> {
         snapshot.processes.retain(|process| options.whose.has(process));
         let rows = PsRow::from_snapshot(&snapshot, now_ns, boot_ns);
         let columns = if options.wide { Columns::All } else { Columns::Usual { width: super::ps::width() } };
-        let view =
-            PsView { asked: Sources::default(), all_queues: true, topology: &replay.topology, columns };
+        let view = PsView {
+            asked: Sources::default(),
+            all_queues: replay.sight.queues,
+            topology: &replay.topology,
+            columns,
+        };
         if options.json {
             ps::json(self.out, &rows, &view, replay.clock.rfc3339(now_ns))?;
         } else {
             ps::text(self.out, &rows, &view)?;
         }
+        Gaps::default().report(&replay.sight);
         Ok(lacking(replay).map_or(Ended::Whole, Ended::Lacking))
     }
+}
+
+/// Plays what is not later than `at_ns`, nanoseconds of the Unix epoch. Returns the first item that is.
+///
+/// # Errors
+/// If nothing was recorded at that time.
+fn played_until(at_ns: i64, replay: &mut Replay, items: &mut Items) -> Result<Item, Trouble> {
+    let mut cut = String::new();
+    for item in items {
+        let item = match item {
+            Ok(item) => item,
+            Err(error) => {
+                cut = format!(": {error}");
+                break;
+            }
+        };
+        match &item {
+            Item::Begin(next) if next.unix_ns > at_ns => {
+                let (last, next) = (last(replay), wall(next.unix_ns));
+                return Err(Trouble::Read(format!("nothing was recorded then, from {last} to {next}")));
+            }
+            Item::Begin(_) => {}
+            other => {
+                let of_item = time_of(other).and_then(|mono_ns| replay.clock.unix_ns(mono_ns));
+                if of_item.is_some_and(|of_item| of_item > at_ns) {
+                    return Ok(item);
+                }
+            }
+        }
+        let Ok(()) = replay.take(item, &mut |_, _| Ok::<(), Infallible>(()));
+        if let Some(why) = replay.refused() {
+            return Err(Trouble::Read(why.to_owned()));
+        }
+    }
+    Err(Trouble::Read(format!("it ends before, at {}{cut}", last(replay))))
+}
+
+/// Why the state is not known where it was played to. `later`: what comes next.
+fn not_known(replay: &mut Replay, later: Item, items: &mut Items) -> String {
+    let next = items.map_while(Result::ok).take_while(|item| !matches!(item, Item::Begin(_)));
+    for item in std::iter::once(later).chain(next) {
+        let Ok(()) = replay.take(item, &mut |_, _| Ok::<(), Infallible>(()));
+        if let Some(since_ns) = replay.known_since() {
+            let since = replay.clock.unix_ns(since_ns).map_or_else(String::new, wall);
+            return format!("nothing was traced then: what exists is known from {since} on");
+        }
+    }
+    "nothing was traced then, nor later: its probes were not attached".to_owned()
 }
 
 /// What a tracer had lost until then; `None` where it is known to be nothing, or was not recorded.
@@ -253,6 +287,11 @@ fn lacking(replay: &Replay) -> Option<String> {
 /// CLOCK_MONOTONIC of a wall time, nanoseconds.
 fn mono_ns(replay: &Replay, unix_ns: i64) -> u64 {
     u64::try_from(i128::from(unix_ns) - replay.clock.mono_to_wall_ns).unwrap_or(0)
+}
+
+/// When the last item happened that was played.
+fn last(replay: &Replay) -> String {
+    replay.clock.unix_ns(replay.now_ns).map_or_else(String::new, wall)
 }
 
 fn wall(unix_ns: i64) -> String {

@@ -4,7 +4,7 @@ mod live;
 mod logs;
 mod output;
 
-use super::replay::source::{BUFFER, Ended, Items, Source, begin};
+use super::replay::source::{BUFFER, Ended, Gaps, Items, Source, begin};
 use super::trace::{Selection, Whose};
 use crate::recording::{Item, Replay};
 use crate::runtime::exit::Stop;
@@ -117,7 +117,7 @@ fn write(
     if let Some(filter) = filter {
         timeline.choose(filter);
     }
-    let mut ended = Ended::without_end();
+    let (mut ended, mut gaps) = (Ended::without_end(), Gaps::default());
     for item in items {
         match item {
             Ok(Item::Begin(next)) if next.at_ns < replay.now_ns => {
@@ -126,7 +126,15 @@ fn write(
             }
             Ok(item) => {
                 ended = ended.with(&item);
+                let is_sight = matches!(item, Item::Sight { .. });
                 timeline.take(item, replay)?;
+                if is_sight {
+                    gaps.report(&replay.sight);
+                }
+                if let Some(why) = replay.refused() {
+                    ended = Ended::Early(why.to_owned());
+                    break;
+                }
             }
             Err(error) => ended = Ended::Early(error.to_string()),
         }

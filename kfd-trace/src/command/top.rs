@@ -15,15 +15,15 @@ use crate::probes::session::Session;
 use crate::runtime::clock;
 use crate::runtime::exit::{NOTHING_TO_TRACE, Stop};
 use crate::runtime::signals::Signals;
-use crate::runtime::stderr::say;
 use crate::state::{Filter, History, StateLimits};
 use crate::tracer::driver::{self, UNLOADED};
 use crate::tracer::engine::{TraceRequest, Tracer};
 use crate::tracer::follow::{self, Follow, Happened, TURN};
 use crate::tracer::history;
 pub use recorded::{RecordedOptions, play};
-use screen::Screen;
+use screen::{Screen, await_first};
 use std::time::Duration;
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 pub use watched::{WatchOptions, watch};
 
@@ -49,16 +49,17 @@ pub async fn run(options: &TopOptions) -> Result<(), Stop> {
         return watched::instead(stop, options.interval, options.colour).await;
     }
     let mut signals = Signals::of_a_terminal().map_err(Stop::failed)?;
-    say("attaching probes");
-    let mut top = Top::new(options);
-    let ring = top.tracer.attach()?;
-    let follow = top.begin(ring)?;
-    let mut screen = Screen::open(options.colour)?;
+    let top = Top::new(options).attached();
+    let shown = await_first(top, ATTACHING, options.colour, &mut signals).await?;
+    let Some(((mut top, follow), mut screen)) = shown else { return Ok(()) };
     let shown = top.all(follow, &mut screen, &mut signals).await;
     screen.close().await;
     top.tracer.detach();
     shown
 }
+
+/// Shown until all probes are attached.
+const ATTACHING: &str = "attaching probes";
 
 struct Top<'a> {
     options: &'a TopOptions,
@@ -82,6 +83,25 @@ impl<'a> Top<'a> {
         Top { options, tracer, history: History::default(), why_not: None }
     }
 
+    /// With its probes attached, which takes the kernel seconds: another thread waits for it. Dropped, that ends with the
+    /// program.
+    async fn attached(mut self) -> Result<(Self, Follow), Stop> {
+        let ring = self.attach().await?;
+        let follow = self.begin(ring)?;
+        Ok((self, follow))
+    }
+
+    async fn attach(&mut self) -> Result<Ring, Stop> {
+        let mut tracer = std::mem::replace(&mut self.tracer, Tracer::idle(&self.options.roots));
+        let attempt = spawn_blocking(move || {
+            let ring = tracer.attach();
+            (tracer, ring)
+        });
+        let (tracer, ring) = attempt.await.map_err(Stop::failed)?;
+        self.tracer = tracer;
+        ring
+    }
+
     async fn all(&mut self, follow: Follow, screen: &mut Screen, signals: &mut Signals) -> Result<(), Stop> {
         let mut follow = Some(follow);
         let mut due = interval(self.options.interval);
@@ -96,7 +116,11 @@ impl<'a> Top<'a> {
                     continue;
                 }
                 _ = look.tick(), if follow.is_none() => {
-                    follow = self.attach_again()?;
+                    tokio::select! {
+                        attached = self.attach_again() => follow = attached?,
+                        ended = screen.ended() => return ended,
+                        () = signals.any() => return Ok(()),
+                    }
                     continue;
                 }
                 ended = screen.ended() => return ended,
@@ -120,7 +144,13 @@ impl<'a> Top<'a> {
                 }
                 (Happened::TypesRefuted(why), _) => {
                     drop(self.tracer.types_refuted(why));
-                    let ring = self.tracer.attach()?;
+                    self.why_not = Some(ATTACHING.to_owned());
+                    screen.show(self.moment());
+                    let ring = tokio::select! {
+                        ring = self.attach() => ring?,
+                        ended = screen.ended() => return ended,
+                        () = signals.any() => return Ok(()),
+                    };
                     follow = Some(self.begin(ring)?);
                 }
                 (Happened::Signal, _) => return Ok(()),
@@ -146,11 +176,11 @@ impl<'a> Top<'a> {
     ///
     /// # Errors
     /// If it is loaded and cannot be traced.
-    fn attach_again(&mut self) -> Result<Option<Follow>, Stop> {
+    async fn attach_again(&mut self) -> Result<Option<Follow>, Stop> {
         if driver::absence(&self.options.roots).is_some() {
             return Ok(None);
         }
-        match self.tracer.attach() {
+        match self.attach().await {
             Ok(ring) => self.begin(ring).map(Some),
             Err(stop) if stop.code == NOTHING_TO_TRACE => Ok(None),
             Err(stop) => Err(stop),
@@ -165,6 +195,7 @@ impl<'a> Top<'a> {
             topology: tracer.topology.clone(),
             clock: tracer.clock.clone(),
             now_ns: clock::mono_ns(),
+            boot_ns: clock::boot_ns(),
             recent: self.history.find(&Filter::newest(RECENT)).entries.into_iter().map(Into::into).collect(),
             sight: status::sight(tracer.probes(), tracer.queues_by_ioctl()),
             lost: tracer.tables().ok().map(|tables| tables.missing(&tracer.undecoded)),

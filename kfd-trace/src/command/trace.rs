@@ -50,6 +50,9 @@ const SECOND_LOOKS: u64 = 4;
 /// After the end of the last watched process: how long its queues may take to end (a kworker frees them).
 const GRACE: Duration = Duration::from_secs(5);
 
+/// Where `run` ends before its command.
+const COMMAND_GOES_ON: &str = "; the command goes on without the tracer";
+
 /// Runs the stream until its end is requested.
 ///
 /// # Errors
@@ -80,7 +83,7 @@ pub async fn run_command(
 ) -> Result<u8, Stop> {
     let signals = Signals::beside_a_command().map_err(Stop::failed)?;
     let code = stream(options, Ok(out), Some(command), record, signals).await?;
-    code.ok_or_else(|| Stop::failed("the command goes on without the tracer"))
+    code.ok_or_else(|| Stop::failed(COMMAND_GOES_ON.trim_start_matches("; ")))
 }
 
 async fn stream(
@@ -119,15 +122,14 @@ async fn stream(
     let waiting = Waiting::default();
     let mut run = Run { options, tracer, recording, targets, waiting, looks: 0, stop_requested: false, out };
     let reported = run.all(Some(ring), &mut signals).await;
-    // Whatever ended it: a recording is whole, or it is said why not.
-    let reported = run.end_recording().and(reported);
     let code = run.targets.command.as_ref().and_then(Launched::code);
+    let left = if run.targets.command.is_some() && code.is_none() { COMMAND_GOES_ON } else { "" };
     // As long as the reader takes, unless the end was requested.
     let still = if run.stop_requested { stdout::AT_THE_END } else { Duration::MAX };
     match reported.and(run.out.finish_unless(&mut signals, still).await) {
         // The reader of a pipe has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(code),
-        Err(error) => Err(Stop::failed(format!("cannot continue: {error}"))),
+        Err(error) => Err(Stop::failed(format!("cannot continue: {error}{left}"))),
         Ok(()) => Ok(code),
     }
 }
@@ -145,19 +147,35 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// `ring`: `None` while the driver is not loaded.
+    /// `ring`: `None` while the driver is not loaded. Whatever ended it, it has a summary.
     async fn all(&mut self, ring: Option<Ring>, signals: &mut Signals) -> io::Result<()> {
+        let mut follow = None;
+        let ended = self.until_end(ring, &mut follow, signals).await;
+        self.tracer.detach();
+        let shown = follow.map_or(Ok(()), |mut follow| {
+            follow.drain();
+            self.show(&mut follow.records)
+        });
+        let summed = self.end();
+        summed.and(ended).and(shown)
+    }
+
+    async fn until_end(
+        &mut self,
+        ring: Option<Ring>,
+        follow: &mut Option<Follow>,
+        signals: &mut Signals,
+    ) -> io::Result<()> {
         let mut end = self.options.duration.map(|duration| Instant::now() + duration);
         let mut look = interval(LOOK);
         // After a stop, one check is enough.
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut follow = ring.map(|ring| self.follow(ring)).transpose()?;
+        *follow = ring.map(|ring| self.follow(ring)).transpose()?;
         self.heading()?;
         self.begin()?;
         if let Some(command) = &mut self.targets.command {
             command.go()?;
         }
-        let mut ended = Ok(());
         loop {
             let happened = tokio::select! {
                 happened = follow::next(follow.as_mut(), &mut self.tracer, signals) => {
@@ -166,59 +184,37 @@ impl Run<'_> {
                 _ = look.tick() => {
                     end = self.look(end)?;
                     if follow.is_none() && self.looks.is_multiple_of(SECOND_LOOKS) {
-                        let attached = self.attach_again();
-                        match attached.and_then(|ring| ring.map(|ring| self.follow(ring)).transpose()) {
-                            Ok(following) => follow = following,
-                            Err(error) => {
-                                ended = Err(error);
-                                break;
-                            }
-                        }
+                        *follow = self.attach_again()?.map(|ring| self.follow(ring)).transpose()?;
                     }
                     continue;
                 }
-                () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => break,
+                () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => return Ok(()),
             };
-            if let Some(follow) = &mut follow {
+            if let Some(follow) = follow {
                 self.show(&mut follow.records)?;
             }
-            match (happened, &mut follow) {
+            match (happened, &mut *follow) {
                 (Happened::Listed(seen), _) => self.reconcile(*seen)?,
                 (Happened::Sampled(pass), Some(follow)) => follow.sampled(&mut self.tracer, &pass),
                 (Happened::DriverGone, _) => {
-                    follow = None;
+                    *follow = None;
                     self.driver_unloaded()?;
                 }
                 (Happened::TypesRefuted(why), _) => {
                     drop(self.tracer.types_refuted(why));
-                    let attached = self.tracer.attach().map_err(io::Error::other);
-                    follow = None;
-                    match attached {
-                        Ok(ring) => {
-                            self.begin()?;
-                            follow = Some(self.follow(ring)?);
-                        }
-                        Err(error) => {
-                            ended = Err(error);
-                            break;
-                        }
-                    }
+                    *follow = None;
+                    let ring = self.tracer.attach().map_err(io::Error::other)?;
+                    self.begin()?;
+                    *follow = Some(self.follow(ring)?);
                 }
                 (Happened::Signal, _) if self.targets.pass_on() => {}
                 (Happened::Signal, _) => {
                     self.stop_requested = true;
-                    break;
+                    return Ok(());
                 }
                 (Happened::Records | Happened::Sampled(_), _) => {}
             }
         }
-        self.tracer.detach();
-        if let Some(mut follow) = follow {
-            follow.drain();
-            self.show(&mut follow.records)?;
-        }
-        self.end()?;
-        ended
     }
 
     fn follow(&self, ring: Ring) -> io::Result<Follow> {
@@ -262,9 +258,7 @@ impl Run<'_> {
         let now_ns = clock::mono_ns();
         self.save()?;
         self.tracer.renew_clock();
-        if let Some(recording) = &mut self.recording {
-            recording.loads(&mut self.tracer, what == json::Driver::Loaded, now_ns)?;
-        }
+        self.record(|recording, tracer| recording.loads(tracer, what == json::Driver::Loaded, now_ns))?;
         if !self.options.json {
             return Ok(());
         }
@@ -285,9 +279,7 @@ impl Run<'_> {
         for line in status::meaning(self.tracer.probes()) {
             say(line);
         }
-        if let Some(recording) = &mut self.recording {
-            recording.attached(&mut self.tracer)?;
-        }
+        self.record(Recording::attached)?;
         self.report_existing()?;
         let whose = &self.options.whose;
         if !whose.is_all() && !self.tracer.state.live().any(|process| whose.has(process)) {
@@ -325,7 +317,13 @@ impl Run<'_> {
 
     /// Keeps what has changed, if there is a recording.
     fn save(&mut self) -> io::Result<()> {
-        self.recording.as_mut().map_or(Ok(()), |recording| recording.save(&mut self.tracer))
+        self.record(Recording::save)
+    }
+
+    /// A recording that cannot be written further is over: the summary is printed all the same.
+    fn record(&mut self, act: impl FnOnce(&mut Recording, &mut Tracer) -> io::Result<()>) -> io::Result<()> {
+        let Some(recording) = &mut self.recording else { return Ok(()) };
+        act(recording, &mut self.tracer).inspect_err(|_| self.recording = None)
     }
 
     fn report(&mut self, event: &Event, change: &Change) -> io::Result<()> {
@@ -360,9 +358,7 @@ impl Run<'_> {
     fn look(&mut self, end: Option<Instant>) -> io::Result<Option<Instant>> {
         self.looks += 1;
         self.save()?;
-        if let Some(recording) = &mut self.recording {
-            recording.flush_old(&self.tracer)?;
-        }
+        self.record(|recording, tracer| recording.flush_old(tracer))?;
         self.out.flush()?;
         if let Some(dropped) = self.out.news(std::time::Instant::now()) {
             say(format_args!("{dropped} lines were dropped so far: standard output is read too slowly"));

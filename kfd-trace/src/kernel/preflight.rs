@@ -13,6 +13,7 @@ use std::path::Path;
 #[repr(u8)]
 pub enum Capability {
     DacReadSearch = 2,
+    Kill = 5,
     SysPtrace = 19,
     SysAdmin = 21,
     SysResource = 24,

@@ -54,7 +54,8 @@ pub enum Unmeasured {
     Descriptors,
     /// Any other system error.
     Failed,
-    /// A sample of all queues has been running for long: earlier readings are no longer current.
+    /// Reading the memory of its process blocks the reader, or did so shortly before; or a sample of all queues has been
+    /// running for long: earlier readings are no longer current.
     Late,
 }
 
@@ -68,12 +69,13 @@ impl Unmeasured {
         Unmeasured::WentBack,
         Unmeasured::Descriptors,
         Unmeasured::Failed,
+        Unmeasured::Late,
     ];
 
     /// That of a name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        let others = [Unmeasured::QueueType, Unmeasured::NoAddress, Unmeasured::Late];
+        let others = [Unmeasured::QueueType, Unmeasured::NoAddress];
         Self::OF_READING.iter().copied().chain(others).find(|problem| problem.name() == name)
     }
 

@@ -56,6 +56,20 @@ pub struct Sight {
     pub unseen: Vec<String>,
 }
 
+impl Sight {
+    /// What it does not see, one line per topic; empty where it sees all that was requested.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<String> {
+        let general = [
+            (!self.traces, "nothing is traced"),
+            (self.traces && !self.queues, "not all queues are known"),
+            (self.by_ioctl, "queues are followed by their ioctls alone"),
+        ];
+        let general = general.into_iter().filter(|(holds, _)| *holds).map(|(_, line)| line.to_owned());
+        general.chain(self.unseen.iter().cloned()).collect()
+    }
+}
+
 /// Whether all of these are attached, at least to some of their functions.
 #[must_use]
 pub fn all_see(probes: &[ProbeStatus], ids: &[ProbeId]) -> bool {

@@ -75,7 +75,7 @@ pub fn run() -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let sent = runtime.block_on(async {
         // The daemon ends this process; a terminal and a service manager send signals to both.
-        let _deaf = (Signals::new()?, Hangups::new()?);
+        let _deaf = (Signals::of_a_daemon()?, Hangups::new()?);
         send().await
     });
     runtime.shutdown_background();

@@ -55,15 +55,23 @@ impl PsRow {
     #[must_use]
     pub fn from_snapshot(snapshot: &Snapshot, now_ns: u64, boot_ns: u64) -> Vec<PsRow> {
         let rows = |process: &Process| {
-            let start_ns = process.start_boottime_ns;
-            let process_age_ns = start_ns.map(|start_ns| boot_ns.saturating_sub(start_ns));
-            let own = PsRow { process_age_ns, ..PsRow::of_process(process) };
+            let own =
+                PsRow { process_age_ns: process_age_ns(process, boot_ns), ..PsRow::of_process(process) };
             if process.queues.is_empty() {
                 return vec![own];
             }
             process.queues.values().map(|queue| own.clone().with_queue(queue, now_ns)).collect()
         };
         snapshot.live().flat_map(rows).collect()
+    }
+
+    /// Bytes that it takes, with its line of a table; estimated.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        const LINE: usize = 2048;
+        let mask = self.controls.cu_mask.as_ref().map_or(0, |mask| size_of_val(&mask.words[..]));
+        let comm = self.comm.as_ref().map_or(0, String::len);
+        size_of::<Self>() + LINE + mask + comm + self.details.weight()
     }
 
     fn of_process(process: &Process) -> PsRow {
@@ -115,12 +123,10 @@ impl PsRow {
         }
     }
 
-    /// `5m 3s`; `<5m 3s` where only the process's start is known.
     fn age(&self) -> Option<String> {
-        let of_process = self.process_age_ns.map(age);
         match self.queue_id() {
-            Some(_) => self.age_ns.map(age).or(of_process.map(|age| format!("<{age}"))),
-            None => of_process,
+            Some(_) => queue_age(self.age_ns, self.process_age_ns),
+            None => self.process_age_ns.map(age),
         }
     }
 
@@ -147,6 +153,16 @@ impl PsRow {
     fn missed_by_one(&self, asked: Sources) -> bool {
         asked.iter().any(|source| !self.sources.has(source))
     }
+}
+
+/// Nanoseconds since the start of the process's leader; `None` where that is not known. `boot_ns`: CLOCK_BOOTTIME.
+pub(super) fn process_age_ns(process: &Process, boot_ns: u64) -> Option<u64> {
+    process.start_boottime_ns.map(|start_ns| boot_ns.saturating_sub(start_ns))
+}
+
+/// Age of a queue: `5m 3s`; `<5m 3s` where only its process's start is known.
+pub(super) fn queue_age(age_ns: Option<u64>, process_age_ns: Option<u64>) -> Option<String> {
+    age_ns.map(age).or_else(|| process_age_ns.map(|process| format!("<{}", age(process))))
 }
 
 /// `active`, `evicted`, `suspended`, or `inactive`; with the percentage unless it is the usual 100.

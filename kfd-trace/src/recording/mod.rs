@@ -13,7 +13,7 @@ mod write;
 
 pub use folder::{Boot, Feed, Figures, Folder, FolderLimits, MOST_FILES, Merged, Past, Watch};
 pub use item::{Begin, Closed, Item, Machine, Part};
-pub use read::{ReadError, Reader};
+pub use read::{Items, ReadError, Reader};
 pub use replay::{Line, Replay, time_of};
 pub use when::When;
 pub use write::{Recorder, compress};

@@ -2,8 +2,8 @@
 
 use super::VERSION;
 use super::item::Item;
-use std::collections::VecDeque;
 use std::io::{self, BufRead, Read as _};
+use std::iter::Once;
 use zstd::stream::read::Decoder;
 use zstd::zstd_safe::{DCtx, DParameter};
 
@@ -28,13 +28,27 @@ pub enum ReadError {
     Io(#[from] io::Error),
 }
 
-/// The items of a recording. After an error there are no more; all before it are whole.
+/// Items that are read from text. After an error there are no more; all before it are whole.
+pub trait Items: Iterator<Item = Result<Item, ReadError>> {
+    /// Bytes of text that were decompressed until now: whoever reads ahead bounds by it what waits.
+    fn text_bytes(&self) -> u64;
+}
+
+/// A file that could not be opened.
+impl Items for Once<Result<Item, ReadError>> {
+    fn text_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// The items of a recording. Each is parsed when it is taken: a block of short lines has far less text than items.
 pub struct Reader<R> {
     from: R,
     context: DCtx<'static>,
-    items: VecDeque<Item>,
-    /// What comes after the items.
-    error: Option<ReadError>,
+    /// The block, and where its next line begins.
+    block: String,
+    next: usize,
+    text_bytes: u64,
     /// A frame of zstd has begun, and the first line was read.
     is_zstd: bool,
     begun: bool,
@@ -45,10 +59,12 @@ pub struct Reader<R> {
 
 impl<R: BufRead> Reader<R> {
     pub fn new(from: R) -> Self {
-        let (mut context, items) = (DCtx::create(), VecDeque::new());
+        let mut context = DCtx::create();
         // It is within libzstd's bounds.
         let _ = context.set_parameter(DParameter::WindowLogMax(WINDOW));
-        Reader { from, context, items, error: None, is_zstd: false, begun: false, over: false, passed: &[] }
+        let (block, next, text_bytes) = (String::new(), 0, 0);
+        let (is_zstd, begun, over) = (false, false, false);
+        Reader { from, context, block, next, text_bytes, is_zstd, begun, over, passed: &[] }
     }
 
     /// Passes over lines that begin so, unread.
@@ -90,24 +106,35 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Reads one block with items.
-    fn fill(&mut self) -> Result<(), ReadError> {
-        while self.items.is_empty() {
-            let Some(text) = self.block()? else { return Ok(()) };
-            let text = String::from_utf8(text).map_err(|error| ReadError::Damaged(error.to_string()))?;
-            for line in text.lines() {
-                if !self.begun {
-                    version(line)?;
-                    self.begun = true;
-                }
-                if self.passed.iter().any(|begin| line.starts_with(begin)) {
-                    continue;
-                }
-                let item = serde_json::from_str(line);
-                self.items.push_back(item.map_err(|error| ReadError::Damaged(error.to_string()))?);
-            }
+    /// The next line, in this block or a later one; `None` at the end of the file.
+    fn line(&mut self) -> Result<Option<&str>, ReadError> {
+        while self.next >= self.block.len() {
+            // Its memory goes before there is another one.
+            (self.block, self.next) = (String::new(), 0);
+            let Some(text) = self.block()? else { return Ok(None) };
+            self.block = String::from_utf8(text).map_err(|error| ReadError::Damaged(error.to_string()))?;
+            self.text_bytes += self.block.len() as u64;
         }
-        Ok(())
+        let rest = &self.block[self.next..];
+        let line = rest.split_once('\n').map_or(rest, |(line, _)| line);
+        self.next += line.len() + 1;
+        Ok(Some(line))
+    }
+
+    fn item(&mut self) -> Result<Option<Item>, ReadError> {
+        let (begun, passed) = (self.begun, self.passed);
+        loop {
+            let Some(line) = self.line()? else { return Ok(None) };
+            if !begun {
+                version(line)?;
+            }
+            if passed.iter().any(|begin| line.starts_with(begin)) {
+                continue;
+            }
+            let item = serde_json::from_str(line).map_err(|error| ReadError::Damaged(error.to_string()))?;
+            self.begun = true;
+            return Ok(Some(item));
+        }
     }
 }
 
@@ -131,14 +158,18 @@ impl<R: BufRead> Iterator for Reader<R> {
     type Item = Result<Item, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.items.is_empty() && !self.over {
-            self.error = self.fill().err();
-            self.over = self.error.is_some();
+        if self.over {
+            return None;
         }
-        match self.items.pop_front() {
-            Some(item) => Some(Ok(item)),
-            None => self.error.take().map(Err),
-        }
+        let item = self.item().transpose();
+        self.over = !matches!(item, Some(Ok(_)));
+        item
+    }
+}
+
+impl<R: BufRead> Items for Reader<R> {
+    fn text_bytes(&self) -> u64 {
+        self.text_bytes
     }
 }
 

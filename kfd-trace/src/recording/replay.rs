@@ -10,6 +10,13 @@ use crate::text::clock::Clock;
 use crate::text::escape;
 use std::collections::BTreeMap;
 
+/// Bytes of the largest state that is played: with all rows that a tracer keeps, their ended queues, 100,000 live ones and
+/// a million allocations it has some 400 MB.
+const HEAVIEST: usize = 512 << 20;
+
+/// Bytes by which it may become larger before it is weighed, which takes a millisecond.
+const UNWEIGHED: usize = 16 << 20;
+
 /// A line of the stream.
 #[derive(Clone, Copy, Debug)]
 pub enum Line<'a> {
@@ -42,9 +49,15 @@ pub struct Replay {
     pub lost: Option<BTreeMap<String, u64>>,
     /// The latest time of an item, CLOCK_MONOTONIC nanoseconds.
     pub now_ns: u64,
+    /// Since when the state is known, CLOCK_MONOTONIC nanoseconds: the probes were attached and all that existed was found.
+    known_since_ns: Option<u64>,
     /// Of the file that is played.
     part: Option<Part>,
     boot_id: Option<String>,
+    /// Bytes by which the state may have become larger since it was weighed.
+    unweighed: usize,
+    /// It was dropped: a tracer's is never as large.
+    too_large: bool,
     /// Reported when it is known what procfs had of their processes: that comes right after them.
     held: Vec<(Event, Change)>,
 }
@@ -55,7 +68,7 @@ impl Replay {
         // The reader's own offset is that of another boot.
         let mono_to_wall_ns = i128::from(begin.unix_ns) - i128::from(begin.at_ns);
         Replay {
-            state: State::new(begin.limits),
+            state: State::new(begin.limits.clamped()),
             topology: Topology::default(),
             clock: Clock { mono_to_wall_ns, ..clock },
             mono_to_boot_ns: 0,
@@ -68,10 +81,20 @@ impl Replay {
             },
             lost: None,
             now_ns: begin.at_ns,
+            known_since_ns: None,
             part: begin.part,
             boot_id: begin.boot_id.clone(),
+            unweighed: 0,
+            too_large: false,
             held: Vec::new(),
         }
+    }
+
+    /// Since when the state is what existed, CLOCK_MONOTONIC nanoseconds. `None`: before the probes were attached, and while
+    /// the driver was not loaded, it is empty because nothing was traced.
+    #[must_use]
+    pub fn known_since(&self) -> Option<u64> {
+        self.known_since_ns.filter(|_| self.sight.traces)
     }
 
     /// User space and the kernel of the recording disagree on the size of an ioctl's arguments.
@@ -89,6 +112,12 @@ impl Replay {
         item: Item,
         show: &mut impl FnMut(&Replay, Line<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        if !self.too_large {
+            self.weigh(&item);
+        }
+        if self.too_large {
+            return Ok(());
+        }
         if !matches!(item, Item::Input(Input::Details { .. })) {
             self.settle(show)?;
         }
@@ -102,20 +131,53 @@ impl Replay {
             }
             Item::Sight { sight, .. } => self.sight = sight,
             Item::Lost { lost, .. } => self.lost = lost,
-            Item::Input(input) => self.state.play(input, &mut self.held),
+            Item::Input(input) => {
+                if matches!(input, Input::Anew | Input::Unloaded { .. }) {
+                    self.known_since_ns = None;
+                }
+                self.state.play(input, &mut self.held);
+            }
             Item::Existing => {
+                self.known_since_ns.get_or_insert(self.now_ns);
                 for (event, change) in self.state.existing() {
                     show(self, Line::Event(&event, &change))?;
                 }
             }
             Item::Loads { loaded, at_ns, loads } => show(self, Line::Loads { loaded, at_ns, loads })?,
-            Item::State(image) => self.state = State::of_image(*image, self.state.limits()),
+            Item::State(image) => {
+                self.state = State::of_image(*image, self.state.limits());
+                self.known_since_ns = Some(self.now_ns);
+            }
             Item::Row(row) => self.state.put_row(*row),
             Item::Begin(begin) => self.begins_anew(&begin, show)?,
             // A recording has one end.
             Item::End { .. } | Item::Close { .. } => {}
         }
         Ok(())
+    }
+
+    /// Drops a state that would fill the memory: anybody can write a recording.
+    fn weigh(&mut self, item: &Item) {
+        self.unweighed += match item {
+            Item::Input(input) => input.weight(),
+            Item::Row(row) => row.weight(),
+            _ => 0,
+        };
+        if self.unweighed < UNWEIGHED && !matches!(item, Item::State(_)) {
+            return;
+        }
+        self.unweighed = 0;
+        if self.state.weight() > HEAVIEST {
+            self.too_large = true;
+            self.known_since_ns = None;
+            self.state = State::new(self.state.limits());
+        }
+    }
+
+    /// Why nothing more is played.
+    #[must_use]
+    pub fn refused(&self) -> Option<&'static str> {
+        self.too_large.then_some("it has more processes and queues than any tracer keeps")
     }
 
     /// The first file of those that are played, or one that does not go on where the one before it ended.

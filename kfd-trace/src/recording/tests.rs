@@ -13,8 +13,9 @@ use crate::output::samples::{PID, topology, traced};
 use crate::state::samples::{create, destroy, event, facts, seen};
 use crate::state::{
     Difference, FoundDifference, Input, ListedQueue, ProcessDetails, ProcessKey, ReadTimes, Sample, Sought,
-    Source, State, Vram,
+    Source, State, StateLimits, Vram,
 };
+use crate::text::clock::Clock;
 use serde_json::Value;
 
 const FILE: &str = "recording-2.jsonl";
@@ -187,4 +188,71 @@ fn fields_that_a_later_program_adds_are_passed_over() {
     assert_eq!(serde_json::from_str::<Item>(line).ok(), Some(Item::Clock { wall_ns: 1, boot_ns: 2 }));
     let line = r#"{"input":{"process":{"read":{"from_ns":1,"until_ns":2},"process":{"tgid":7,"queues":[]},"source":"sysfs"}}}"#;
     assert!(serde_json::from_str::<Item>(line).is_ok(), "what is not known may be left out");
+}
+
+fn replay_of(limits: StateLimits) -> Replay {
+    let clock = Clock { mono_to_wall_ns: 0, zone: jiff::tz::TimeZone::UTC };
+    Replay::new(&Begin { limits, ..begin() }, clock)
+}
+
+#[test]
+fn limits_of_a_recording_are_at_most_those_of_a_tracer() {
+    let own = StateLimits::default();
+    let most = StateLimits {
+        processes: usize::MAX,
+        ended_processes: usize::MAX,
+        linger_ns: u64::MAX,
+        ended_queues: usize::MAX,
+    };
+    assert_eq!(replay_of(most).state.limits(), StateLimits { linger_ns: u64::MAX, ..own });
+    let few = StateLimits { processes: 3, ended_processes: 2, linger_ns: 1, ended_queues: 0 };
+    assert_eq!(replay_of(few).state.limits(), few);
+}
+
+/// A row of a process with as many queues, and this name.
+fn row(id: u64, queues: u32, comm: &str) -> Item {
+    let mut state = crate::state::samples::state();
+    state.apply(&event(1, id, 700, seen(false)));
+    (0..queues).for_each(|queue| drop(state.apply(&event(2, id, 700, create(queue)))));
+    let (_, mut rows) = state.image();
+    rows[0].comm = Some(comm.to_owned());
+    Item::Row(Box::new(rows.remove(0)))
+}
+
+/// How much a file has is bounded only by the patience of its author.
+#[test]
+fn what_would_fill_the_memory_is_not_played() {
+    type Way = Box<dyn Fn(u64) -> Item>;
+    let long = "a".repeat(8 << 20);
+    let details = ProcessDetails { cgroup: Some(long.clone()), ..ProcessDetails::default() };
+    let many = row(1, 30_000, "train");
+    let ways: [(&str, Way); 3] = [
+        (
+            "texts",
+            Box::new(move |n| match (n % 2, n / 2 + 2) {
+                (0, id) => Item::Input(Input::Event(event(n, id, 700, seen(false)))),
+                (_, id) => {
+                    Item::Input(Input::Details { key: ProcessId(id).into(), details: details.clone() })
+                }
+            }),
+        ),
+        ("names", Box::new(move |n| row(n + 1, 0, &long))),
+        (
+            "queues",
+            Box::new(move |n| {
+                let Item::Row(row) = &many else { panic!("no row") };
+                let mut row = row.clone();
+                row.key = ProcessId(n + 1).into();
+                Item::Row(row)
+            }),
+        ),
+    ];
+    for (what, item) in ways {
+        let mut replay = replay_of(StateLimits::default());
+        let refused = (0..200).any(|n| {
+            replay.take(item(n), &mut |_, _| Ok::<(), ()>(())).expect("nothing is shown");
+            replay.refused().is_some()
+        });
+        assert!(refused && replay.state.snapshot().processes.is_empty(), "{what}");
+    }
 }

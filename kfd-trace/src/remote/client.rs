@@ -33,8 +33,9 @@ const REASON: usize = 64 << 10;
 pub struct Client {
     access: Access,
     open: Option<Connection>,
-    /// Bytes of a document.
+    /// Bytes of all documents together, and how many were read.
     most: usize,
+    read: usize,
 }
 
 /// Ends when it is dropped.
@@ -53,10 +54,10 @@ impl Drop for Connection {
 impl Client {
     #[must_use]
     pub fn new(access: Access) -> Self {
-        Client { access, open: None, most: usize::MAX }
+        Client { access, open: None, most: usize::MAX, read: 0 }
     }
 
-    /// No document may have more bytes.
+    /// All documents together may have no more bytes.
     #[must_use]
     pub fn at_most(self, bytes: usize) -> Self {
         Client { most: bytes, ..self }
@@ -73,12 +74,18 @@ impl Client {
     /// Why there is none. The next call connects again.
     pub async fn get(&mut self, path: &str, limit: usize) -> Result<Vec<u8>, Failure> {
         let max_time = self.access.max_time;
-        let body = timeout(max_time, self.document(path, limit.min(self.most))).await;
-        let body = body.unwrap_or(Err(Failure::Silent(max_time)));
-        if body.is_err() {
-            self.open = None;
+        let left = self.most.saturating_sub(self.read);
+        let body = timeout(max_time, self.document(path, limit.min(left))).await;
+        match body.unwrap_or(Err(Failure::Silent(max_time))) {
+            Ok(body) => {
+                self.read = self.read.saturating_add(body.len());
+                Ok(body)
+            }
+            Err(failure) => {
+                self.open = None;
+                Err(if failure == Failure::TooLarge(left) { Failure::TooLarge(self.most) } else { failure })
+            }
         }
-        body
     }
 
     async fn document(&mut self, path: &str, limit: usize) -> Result<Vec<u8>, Failure> {

@@ -6,6 +6,8 @@ use crate::doctor::reported::Report;
 use crate::output::reported::{self, Document, Events, Gpus, NotRead, Processes, Queues, Status};
 use tokio::task::spawn_blocking;
 
+const QUEUES_PATH: &str = "/api/v1/queues";
+
 /// Some 70,000 queues.
 const QUEUES: usize = 64 << 20;
 /// 2 KiB for each of the 16,384 processes that a daemon keeps at most: usual ones take less, those with long cgroups or
@@ -22,6 +24,33 @@ pub struct Lists {
     pub queues: Queues,
     pub processes: Processes,
     pub gpus: Gpus,
+}
+
+/// The same before it is read: as values a document may be a hundred times as large.
+#[derive(Debug)]
+pub struct UnreadLists {
+    queues: Vec<u8>,
+    processes: Vec<u8>,
+    gpus: Vec<u8>,
+}
+
+impl UnreadLists {
+    /// # Errors
+    /// If one is no document of the API.
+    pub fn read(&self) -> Result<Lists, Failure> {
+        Ok(Lists {
+            queues: reported::read(&self.queues).map_err(of_document)?,
+            processes: reported::read(&self.processes).map_err(of_document)?,
+            gpus: reported::read(&self.gpus).map_err(of_document)?,
+        })
+    }
+}
+
+fn of_document(why: NotRead) -> Failure {
+    match why {
+        NotRead::Foreign(why) => Failure::NotTheApi(why),
+        NotRead::Version(version) => Failure::OtherVersion(version),
+    }
 }
 
 /// All that a screen shows.
@@ -51,10 +80,7 @@ impl Client {
         };
         // A long one takes a while, in which keys and signals are answered.
         let read = spawn_blocking(read).await;
-        read.map_err(|error| Failure::NotTheApi(error.to_string()))?.map_err(|why| match why {
-            NotRead::Foreign(why) => Failure::NotTheApi(why),
-            NotRead::Version(version) => Failure::OtherVersion(version),
-        })
+        read.map_err(|error| Failure::NotTheApi(error.to_string()))?.map_err(of_document)
     }
 
     /// Live queues.
@@ -62,7 +88,7 @@ impl Client {
     /// # Errors
     /// Why they could not be read.
     pub async fn queues(&mut self) -> Result<Queues, Failure> {
-        self.read("/api/v1/queues", QUEUES).await
+        self.read(QUEUES_PATH, QUEUES).await
     }
 
     /// What exists.
@@ -70,22 +96,28 @@ impl Client {
     /// # Errors
     /// As [`Client::queues`].
     pub async fn lists(&mut self) -> Result<Lists, Failure> {
-        Ok(Lists {
-            queues: self.queues().await?,
-            processes: self.read("/api/v1/processes", PROCESSES).await?,
-            gpus: self.read("/api/v1/gpus", OTHERS).await?,
+        let unread = self.unread_lists().await?;
+        let read = spawn_blocking(move || unread.read()).await;
+        read.map_err(|error| Failure::NotTheApi(error.to_string()))?
+    }
+
+    async fn unread_lists(&mut self) -> Result<UnreadLists, Failure> {
+        Ok(UnreadLists {
+            queues: self.get(QUEUES_PATH, QUEUES).await?,
+            processes: self.get("/api/v1/processes", PROCESSES).await?,
+            gpus: self.get("/api/v1/gpus", OTHERS).await?,
         })
     }
 
-    /// What exists, and what the daemon sees.
+    /// What exists, not read yet, and what the daemon sees.
     ///
     /// # Errors
     /// As [`Client::queues`].
-    pub async fn status_and_lists(&mut self) -> Result<(Status, Lists), Failure> {
+    pub async fn status_and_lists(&mut self) -> Result<(Status, UnreadLists), Failure> {
         let status = self.status().await?;
         match status.why_not() {
             Some(why) => Err(Failure::NotTraced(why)),
-            None => Ok((status, self.lists().await?)),
+            None => Ok((status, self.unread_lists().await?)),
         }
     }
 

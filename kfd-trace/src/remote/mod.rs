@@ -15,7 +15,7 @@ mod trust;
 
 pub use access::{Access, AccessOptions};
 pub use client::Client;
-pub use documents::{Documents, Lists};
+pub use documents::{Documents, Lists, UnreadLists};
 pub use failure::Failure;
 pub use login::{Login, PASSWORD, Secret};
 pub use target::Target;

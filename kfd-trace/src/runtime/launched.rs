@@ -4,6 +4,7 @@
 //! The child is this program (`exec-command`), which waits for a byte on a pipe and then executes the command in
 //! its place. If the tracer ends before, the pipe is closed, and the command is never executed.
 
+use super::user::RunAs;
 use rustix::fd::{AsRawFd as _, OwnedFd, RawFd};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
@@ -30,17 +31,24 @@ pub struct Launched {
 }
 
 impl Launched {
-    /// Starts the child. From here on all that descends from it has this process among its ancestors: it inherits
+    /// Starts the child, whose command runs as another user if requested. From here on all that descends from it has this process among its ancestors: it inherits
     /// those whose parents end. Must be called before capabilities are given up.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn prepare(command: &[OsString]) -> io::Result<Self> {
+    pub fn prepare(command: &[OsString], run_as: Option<&RunAs>) -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         let (pipe, go) = io::pipe()?;
         fcntl_setfd(&pipe, FdFlags::empty())?;
         let mut child = Command::new("/proc/self/exe");
-        child.arg("exec-command").arg(pipe.as_raw_fd().to_string()).arg("--").args(command);
+        child.arg("exec-command").arg(pipe.as_raw_fd().to_string());
+        if let Some(user) = run_as {
+            child.arg("--as").arg(user.argument());
+            if let Some((name, home)) = &user.account {
+                child.env("HOME", home).env("USER", name).env("LOGNAME", name);
+            }
+        }
+        child.arg("--").args(command);
         let child = child.spawn()?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(ErrorKind::InvalidData)?;
         Ok(Launched { pid, go: Some(OwnedFd::from(go).into()), code: None })
@@ -98,13 +106,22 @@ fn code_of(exited: Option<i32>, signal: Option<i32>) -> Option<u8> {
 /// The child's side: waits for a byte on the pipe and executes the command. Returns only if it cannot be executed:
 /// with the exit code and a line, or without a line where the tracer has ended.
 #[must_use]
-pub fn exec(pipe: RawFd, command: &[OsString]) -> (u8, Option<String>) {
+pub fn exec(pipe: RawFd, run_as: Option<&RunAs>, command: &[OsString]) -> (u8, Option<String>) {
     // SAFETY: `Launched::prepare` passes this descriptor to this process alone, and nothing else here knows it.
     let mut pipe = unsafe { File::from_raw_fd(pipe) };
     if pipe.read_exact(&mut [0]).is_err() {
         return (super::exit::FAILED, None);
     }
     drop(pipe);
+    // Before the command is looked for: that user may not be able to execute it.
+    if let Some(user) = run_as
+        && let Err(error) = user.become_it()
+    {
+        return (
+            NOT_EXECUTABLE,
+            Some(format!("cannot run a command as user {}: {}", user.uid, error.desc())),
+        );
+    }
     let Some((program, arguments)) = command.split_first() else { return (NOT_FOUND, None) };
     let error = Command::new(program).args(arguments).exec();
     let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
@@ -126,7 +143,7 @@ mod tests {
     fn nothing_is_executed_when_the_tracer_has_ended() {
         let (pipe, go) = io::pipe().unwrap();
         drop(go);
-        let ended = exec(std::os::fd::IntoRawFd::into_raw_fd(pipe), &["true".into()]);
+        let ended = exec(std::os::fd::IntoRawFd::into_raw_fd(pipe), None, &["true".into()]);
         assert_eq!(ended, (1, None));
     }
 }

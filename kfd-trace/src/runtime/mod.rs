@@ -23,3 +23,4 @@ pub mod terminal;
 pub(crate) mod ticks;
 pub mod timeout;
 pub(crate) mod unused_user;
+pub mod user;

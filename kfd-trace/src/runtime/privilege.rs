@@ -32,6 +32,8 @@ struct Needs {
     hidden_processes: bool,
     /// The memory of other users' processes, or what they have open and mapped.
     others: bool,
+    /// A command of another user, to which SIGTERM is passed on.
+    signals: bool,
     /// kernel.perf_event_paranoid is above 2: then Debian's kernels refuse perf_event_open to all but
     /// CAP_SYS_ADMIN.
     strict_perf: bool,
@@ -56,6 +58,9 @@ fn kept(held: Capabilities, needs: Needs) -> Capabilities {
     if needs.hidden_processes || needs.others {
         wanted.push(Capability::SysPtrace);
     }
+    if needs.signals {
+        wanted.push(Capability::Kill);
+    }
     if needs.strict_perf || !(held.has(Capability::Bpf) && held.has(Capability::Perfmon)) {
         // A container runtime that knows no other capabilities, or a kernel before 5.8, which has no others.
         wanted.push(Capability::SysAdmin);
@@ -79,6 +84,8 @@ pub struct Reads {
     pub descriptors: bool,
     /// Nothing: it starts processes that change their user, where it runs as root.
     pub changes_user: bool,
+    /// Nothing is read: a command that runs as another user gets signals.
+    pub signals: bool,
 }
 
 /// Gives up for good what this process no longer needs, and reports what is missing. Must be called before
@@ -89,7 +96,7 @@ pub struct Reads {
 /// If the kernel refuses: the process would continue with more than it should have. If procfs is not the
 /// host's.
 pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
-    let Reads { tracefs, debugfs, memory, descriptors, changes_user } = reads;
+    let Reads { tracefs, debugfs, memory, descriptors, changes_user, signals } = reads;
     load::allow_locked_memory();
     let seen = Preflight::read(roots);
     // Without CAP_SYS_PTRACE, PID 1's namespace can no longer be determined.
@@ -101,6 +108,7 @@ pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
         tracefs: tracefs || debugfs,
         hidden_processes: seen.processes_hidden.unwrap_or(true),
         others: memory || descriptors,
+        signals,
         strict_perf: seen.perf_event_paranoid.is_none_or(|level| level > 2),
     };
     let passed = if changes_user && geteuid().is_root() { CHANGES_USER } else { Capabilities(0) };
@@ -185,7 +193,7 @@ mod tests {
     }
 
     fn plain() -> Needs {
-        Needs { tracefs: false, hidden_processes: false, others: false, strict_perf: false }
+        Needs { tracefs: false, hidden_processes: false, others: false, signals: false, strict_perf: false }
     }
 
     #[test]
@@ -203,6 +211,8 @@ mod tests {
         let others = kept(ALL, Needs { others: true, ..plain() });
         let both = of(&[Capability::DacReadSearch, Capability::SysPtrace]);
         assert_eq!(others.0 & !of(&ALWAYS).0, both.0);
+        let signals = kept(ALL, Needs { signals: true, ..plain() });
+        assert_eq!(signals.0 & !of(&ALWAYS).0, of(&[Capability::Kill]).0);
         let strict = kept(ALL, Needs { strict_perf: true, ..plain() });
         assert_eq!(strict.0 & !of(&ALWAYS).0, of(&[Capability::SysAdmin]).0);
     }
@@ -227,7 +237,8 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_that_is_not_held() {
-        let all = Needs { tracefs: true, hidden_processes: true, others: true, strict_perf: true };
+        let all =
+            Needs { tracefs: true, hidden_processes: true, others: true, signals: true, strict_perf: true };
         assert_eq!(kept(Capabilities(0), all), Capabilities(0));
     }
 }

@@ -1,87 +1,100 @@
-//! Signals that request a tracer's end: SIGINT (Ctrl-C) and SIGTERM, and what ends a program that has the whole terminal;
-//! and SIGHUP, which must not end a daemon.
+//! Signals that request the end: SIGTERM, SIGINT (Ctrl-C) and SIGHUP, and of a program that has the whole terminal SIGQUIT;
+//! and the SIGHUP of a daemon, which must not end it.
+//!
+//! A command that was started with SIGHUP ignored, as by nohup(1), leaves it so: it is meant to outlive its terminal.
 
-use std::future::{pending, ready};
+use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
+use std::task::{Context, Poll};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::yield_now;
 
 pub struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    /// SIGINT requests it, too.
-    by_interrupt: bool,
-    /// SIGHUP and SIGQUIT do, too.
-    terminal: Option<[Signal; 2]>,
+    /// Each requests the end.
+    ends: Vec<Signal>,
+    /// Caught, so that it ends nothing.
+    _deaf_to: Option<Signal>,
 }
 
 impl Signals {
-    /// From now on these signals end nothing by themselves.
+    /// From now on SIGTERM, SIGINT and SIGHUP end nothing by themselves.
     ///
     /// # Errors
     /// If the kernel refuses.
     pub fn new() -> io::Result<Self> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            by_interrupt: true,
-            terminal: None,
-        })
+        Ok(Signals { ends: of_kinds(&[SignalKind::interrupt(), SignalKind::hangup()])?, _deaf_to: None })
     }
 
-    /// The same, with those that would end the program before it has restored the terminal.
+    /// The same, and SIGQUIT, which would end the program before it has restored the terminal.
     ///
     /// # Errors
     /// If the kernel refuses.
     pub fn of_a_terminal() -> io::Result<Self> {
-        let terminal = Some([signal(SignalKind::hangup())?, signal(SignalKind::quit())?]);
-        Ok(Signals { terminal, ..Signals::new()? })
+        let kinds = [SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()];
+        Ok(Signals { ends: of_kinds(&kinds)?, _deaf_to: None })
     }
 
-    /// The same, but SIGINT requests nothing: the terminal sends it to a command, too, which decides.
+    /// Those of [`Signals::new`], but SIGINT requests nothing: the terminal sends it to a command, too, which decides.
     ///
     /// # Errors
     /// If the kernel refuses.
     pub fn beside_a_command() -> io::Result<Self> {
-        Ok(Signals { by_interrupt: false, ..Signals::new()? })
+        let deaf_to = signal(SignalKind::interrupt())?;
+        Ok(Signals { ends: of_kinds(&[SignalKind::hangup()])?, _deaf_to: Some(deaf_to) })
+    }
+
+    /// SIGTERM and SIGINT: for SIGHUP there are [`Hangups`].
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn of_a_daemon() -> io::Result<Self> {
+        Ok(Signals { ends: of_kinds(&[SignalKind::interrupt()])?, _deaf_to: None })
     }
 
     /// Waits for the next signal.
     pub async fn any(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv(), if self.by_interrupt => {}
-            () = either(&mut self.terminal) => {}
-        }
+        poll_fn(|context| if self.take(context) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
     /// Discards the signals received until now.
     pub async fn forget(&mut self) {
         // The runtime processes them when it has nothing else to do.
         yield_now().await;
-        for _ in 0..2 {
-            tokio::select! {
-                biased;
-                () = self.any() => {}
-                () = ready(()) => {}
-            }
-        }
+        poll_fn(|context| {
+            while self.take(context) {}
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Whether one has come.
+    fn take(&mut self, context: &mut Context<'_>) -> bool {
+        self.ends.iter_mut().any(|signal| signal.poll_recv(context).is_ready())
     }
 }
 
-/// The next of both; never where there are none.
-async fn either(signals: &mut Option<[Signal; 2]>) {
-    match signals {
-        Some([one, other]) => tokio::select! {
-            _ = one.recv() => {}
-            _ = other.recv() => {}
-        },
-        None => pending().await,
-    }
+/// SIGTERM and these, without a SIGHUP that is ignored.
+fn of_kinds(kinds: &[SignalKind]) -> io::Result<Vec<Signal>> {
+    let wanted = |kind: &&SignalKind| **kind != SignalKind::hangup() || !is_ignored(**kind);
+    std::iter::once(&SignalKind::terminate())
+        .chain(kinds.iter().filter(wanted))
+        .copied()
+        .map(signal)
+        .collect()
 }
 
-/// SIGHUP. Other commands than daemons leave it to the kernel: closing a terminal ends what was started on
-/// it.
+/// Whether this process was started so that it ignores a signal.
+fn is_ignored(kind: SignalKind) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action, sigaction(2) only writes the present one to `action`, which has room for it.
+    let done = unsafe { libc::sigaction(kind.as_raw_value(), std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: all bytes are 0 or were written by sigaction(2), and each is valid there.
+    let action = unsafe { action.assume_init() };
+    done == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
+/// SIGHUP of a daemon: it outlives its terminal.
 pub struct Hangups(Signal);
 
 impl Hangups {
@@ -130,12 +143,25 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn what_ends_a_terminal_requests_the_end_of_who_has_to_restore_it() {
         let _turn = TURN.lock().await;
-        let (mut signals, mut others) = (Signals::of_a_terminal().unwrap(), Signals::new().unwrap());
+        let (mut signals, mut others) = (Signals::of_a_terminal().unwrap(), Signals::of_a_daemon().unwrap());
         let soon = Duration::from_millis(200);
         for signal in [Signal::SIGHUP, Signal::SIGQUIT] {
             raise(signal).unwrap();
             assert!(timeout(10 * soon, signals.any()).await.is_ok(), "{signal}");
         }
         assert!(timeout(soon, others.any()).await.is_err(), "only where it was requested");
+    }
+
+    #[tokio::test]
+    async fn a_hangup_requests_the_end_of_all_but_daemons() {
+        let _turn = TURN.lock().await;
+        let soon = Duration::from_millis(200);
+        let mut all = [Signals::new(), Signals::beside_a_command()].map(Result::unwrap);
+        let mut daemon = Signals::of_a_daemon().unwrap();
+        raise(Signal::SIGHUP).unwrap();
+        for signals in &mut all {
+            assert!(timeout(10 * soon, signals.any()).await.is_ok());
+        }
+        assert!(timeout(soon, daemon.any()).await.is_err(), "it has `Hangups`");
     }
 }

@@ -51,8 +51,11 @@ impl Taken {
         // A system without such a file has no such accounts.
         let lines = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
         for file in ["etc/passwd", "etc/group"] {
-            // NAME:PASSWORD:NUMBER
-            ids.extend(lines(file).lines().filter_map(|line| line.split(':').nth(2)?.parse::<u32>().ok()));
+            // NAME:PASSWORD:NUMBER, and in passwd the group's number.
+            let fields = |line: &str| -> Vec<u32> {
+                line.split(':').skip(2).take(2).filter_map(|field| field.parse().ok()).collect()
+            };
+            ids.extend(lines(file).lines().flat_map(fields));
         }
         for file in ["etc/subuid", "etc/subgid"] {
             // NAME:FIRST:COUNT
@@ -64,7 +67,8 @@ impl Taken {
         for process in fs::read_dir(root.join("proc"))?.filter_map(Result::ok) {
             // One that ends meanwhile has none.
             let status = fs::read_to_string(process.path().join("status")).unwrap_or_default();
-            let owned = status.lines().filter(|line| line.starts_with("Uid:") || line.starts_with("Gid:"));
+            let has_ids = |line: &&str| ["Uid:", "Gid:", "Groups:"].iter().any(|name| line.starts_with(name));
+            let owned = status.lines().filter(has_ids);
             ids.extend(owned.flat_map(str::split_whitespace).filter_map(|word| word.parse::<u32>().ok()));
         }
         Ok(Taken { ids, ranges })
@@ -114,7 +118,9 @@ mod tests {
 
     #[test]
     fn it_is_no_account_no_process_and_no_number_that_a_user_may_map() {
-        let status = |id: u32| format!("Name:\tx\nUid:\t{id}\t0\t0\t0\nGid:\t0\t0\t0\t{}\n", id + 1);
+        let status = |id: u32| {
+            format!("Name:\tx\nUid:\t{id}\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t4 {} \nThreads:\t65532\n", id + 1)
+        };
         let small = "0 100000 65536\n";
         let root = root(&[
             ("proc/self/uid_map", small),

@@ -16,6 +16,20 @@ pub struct StateLimits {
     pub ended_queues: usize,
 }
 
+impl StateLimits {
+    /// No more rows than a tracer of this program keeps: those of a recording are whatever its author wrote.
+    #[must_use]
+    pub fn clamped(self) -> Self {
+        let most = Self::default();
+        StateLimits {
+            processes: self.processes.min(most.processes),
+            ended_processes: self.ended_processes.min(most.ended_processes),
+            linger_ns: self.linger_ns,
+            ended_queues: self.ended_queues.min(most.ended_queues),
+        }
+    }
+}
+
 impl Default for StateLimits {
     /// Twice what the BPF side tracks at once; ended processes are kept for five minutes, so that a scrape
     /// every minute sees each.

@@ -42,6 +42,7 @@ mod totals;
 mod unload;
 mod update;
 mod vram;
+mod weight;
 
 #[cfg(test)]
 mod property;

@@ -30,6 +30,10 @@ impl Places {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.by_tgid.values().map(Vec::len).sum()
+    }
+
     /// All of them, in their order.
     pub(super) fn entries(&self) -> Vec<(Place, ProcessKey)> {
         let of = |(tgid, contexts): (&u32, &Vec<(Option<u32>, ProcessKey)>)| {

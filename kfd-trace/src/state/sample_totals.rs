@@ -16,6 +16,8 @@ pub struct SampleTotals {
     pub errors: BTreeMap<Unmeasured, u64>,
     /// CPU time of the sampling, nanoseconds.
     pub cpu_ns: u64,
+    /// Threads that wait for the memory of one process each, now: the processes are set aside.
+    pub waiting: usize,
     /// When the last sample ended, CLOCK_MONOTONIC nanoseconds.
     pub last_ns: Option<u64>,
 }

@@ -24,6 +24,7 @@ pub struct Sought {
 pub struct Target {
     pub key: ProcessKey,
     pub tgid: u32,
+    pub uid: Option<u32>,
     pub start_boottime_ns: Option<u64>,
     pub queues: Vec<Sought>,
 }
@@ -50,7 +51,8 @@ impl State {
                 }
             }
             if !queues.is_empty() {
-                targets.push(Target { key: row.key, tgid, start_boottime_ns: row.start_boottime_ns, queues });
+                let (key, uid, start_boottime_ns) = (row.key, row.uid, row.start_boottime_ns);
+                targets.push(Target { key, tgid, uid, start_boottime_ns, queues });
             }
         }
         targets

@@ -115,7 +115,7 @@ impl DriverViews for OwnProgram {
         let mut state = state_of(&existing);
         let sampled = twice::sample(&self.roots.procfs, &mut state);
         let evicted = evicted::of_state(&state, clock::mono_ns());
-        DriverRead { existing: Ok(existing), activities: sampled.map(|()| activities(&state)), evicted }
+        DriverRead { existing: Ok(existing), activities: sampled.map(|_| activities(&state)), evicted }
     }
 }
 

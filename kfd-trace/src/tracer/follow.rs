@@ -137,9 +137,10 @@ impl Follow {
 
     fn turn(&mut self, access: &mut impl Access) -> Result<Happened, Stop> {
         access.with(|tracer| tidy(tracer, &mut self.lists)).transpose()?;
-        if let Some(line) = self.sampling.overdue() {
+        for line in self.sampling.watch().into_iter().chain(self.sampling.overdue()) {
             log::warn!("{line}");
         }
+        access.with(|tracer| tracer.samples.waiting = self.sampling.waiting());
         if self.sampling.is_late() {
             access.with(|tracer| tracer.state.samples_are_late());
         }

@@ -36,7 +36,7 @@ async fn waited(root: &Path, driver_loads: u64) -> (Option<Result<(), Stop>>, Re
     let page = SharedPage::new(roots, detail(0));
     let _turn = signals::tests::TURN.lock().await;
     let (mut signals, mut supervisor) =
-        (Signals::new().unwrap(), Supervisor::from_env(page.turned(), Beat::default()));
+        (Signals::of_a_daemon().unwrap(), Supervisor::from_env(page.turned(), Beat::default()));
     let past = &mut PastReading::default();
     let waiting = wait(tracer, None, Waiting::default(), &page, &mut signals, &mut supervisor, past);
     let ended = timeout(Duration::from_secs(1), waiting).await.ok();
@@ -58,7 +58,7 @@ async fn who_waits_for_a_driver_is_up() {
     let root = tempfile::tempdir().unwrap();
     let _turn = signals::tests::TURN.lock().await;
     let (page, mut signals) =
-        (SharedPage::new(Roots::under(root.path()), detail(0)), Signals::new().unwrap());
+        (SharedPage::new(Roots::under(root.path()), detail(0)), Signals::of_a_daemon().unwrap());
     let (mut supervisor, reported) = listening();
     let tracer = Tracer::idle(&Roots::under(root.path()));
     let past = &mut PastReading::default();

@@ -2,13 +2,14 @@
 //!
 //! In: items of a file, and what the user wants ([`Controls`]). Out: a [`Moment`] for each screen.
 
-use super::screen::Screen;
-use crate::command::replay::source::{AHEAD, BUFFER, CHUNK, Chunk, Items, read_ahead};
+use super::screen::await_first;
+use crate::command::replay::source::{AHEAD, BUFFER, CHUNK, Chunk, read_ahead};
 use crate::output::top::{Controls, Moment, Played, RECENT};
-use crate::recording::{Begin, Closed, Item, Line, ReadError, Reader, Replay, When, time_of};
+use crate::recording::{Begin, Closed, Item, Items, Line, ReadError, Reader, Replay, When, time_of};
 use crate::runtime::exit::Stop;
 use crate::runtime::signals::Signals;
 use crate::state::{Filter, History};
+use crate::text::escape;
 use crate::tracer::engine;
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -43,17 +44,19 @@ type Opening<'f> = Pin<Box<dyn Future<Output = Result<Tape, Stop>> + 'f>>;
 /// If it is no recording, begins later than requested, or there is no terminal.
 pub async fn play(options: &RecordedOptions) -> Result<(), Stop> {
     let mut signals = Signals::of_a_terminal().map_err(Stop::failed)?;
-    let mut tape = tokio::select! {
-        tape = Tape::open(&options.file) => tape?,
-        () = signals.any() => return Ok(()),
+    let awaits = format!("reading {}", options.file.display());
+    let opened = async {
+        let tape = Tape::open(&options.file).await?;
+        let target = match options.at {
+            None => tape.at_ns,
+            Some(when) => {
+                tape.time(when).map_err(|why| Stop::usage(format!("{}: {why}", options.file.display())))?
+            }
+        };
+        Ok((tape, target))
     };
-    let mut target = match options.at {
-        None => tape.at_ns,
-        Some(when) => {
-            tape.time(when).map_err(|why| Stop::usage(format!("{}: {why}", options.file.display())))?
-        }
-    };
-    let mut screen = Screen::open(options.colour)?;
+    let opened = await_first(opened, &escape::terminal(&awaits), options.colour, &mut signals).await?;
+    let Some(((mut tape, mut target), mut screen)) = opened else { return Ok(()) };
     let mut controls = screen.controls();
     let mut wanted = *controls.borrow();
     // Without a moment there is nothing that keys could be about.
@@ -228,6 +231,10 @@ impl Tape {
                 Some(item) => {
                     let Tape { replay, history, is_loaded, .. } = self;
                     let Ok(()) = replay.take(item, &mut keep(history, is_loaded));
+                    if let Some(why) = replay.refused() {
+                        self.pending.clear();
+                        self.over = Some(why.to_owned());
+                    }
                 }
                 None => break,
             }
@@ -248,6 +255,15 @@ impl Tape {
         self.at_ns = at_ns;
     }
 
+    /// Why its state is not what existed then.
+    fn why_not(&self) -> Option<&'static str> {
+        match (self.replay.known_since(), self.is_loaded) {
+            (Some(_), _) => None,
+            (None, false) => Some("the driver was unloaded"),
+            (None, true) => Some("the probes were not attached yet"),
+        }
+    }
+
     pub(super) fn moment(&self, controls: Controls) -> Moment {
         let replay = &self.replay;
         Moment {
@@ -255,10 +271,11 @@ impl Tape {
             topology: replay.topology.clone(),
             clock: replay.clock.clone(),
             now_ns: self.at_ns,
+            boot_ns: self.at_ns.saturating_add_signed(replay.mono_to_boot_ns),
             recent: self.history.find(&Filter::newest(RECENT)).entries.into_iter().map(Into::into).collect(),
             sight: replay.sight.clone(),
             lost: replay.lost.clone(),
-            why_not: (!self.is_loaded).then(|| "the driver was unloaded".to_owned()),
+            why_not: self.why_not().map(str::to_owned),
             sample: Some(Duration::from_nanos(self.begin.sample_ns)),
             played: Some(Played {
                 host: self.begin.machine.host.clone(),
@@ -304,7 +321,7 @@ fn read(file: &Path) -> Result<mpsc::Receiver<Chunk>, Stop> {
     }
     let file = file.to_owned();
     let (sender, slices) = mpsc::channel(AHEAD);
-    let items = move || -> Box<Items> {
+    let items = move || -> Box<dyn Items> {
         match File::open(&file) {
             Ok(opened) => Box::new(Reader::new(BufReader::with_capacity(BUFFER, opened))),
             Err(error) => Box::new(std::iter::once(Err(error.into()))),

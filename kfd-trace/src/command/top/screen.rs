@@ -5,9 +5,11 @@
 use super::player::Player;
 use crate::output::top::{Controls, Moment, render};
 use crate::runtime::exit::Stop;
+use crate::runtime::signals::Signals;
 use crate::runtime::terminal::{self, FullScreen};
 use crossterm::event::{self, Event, MouseEventKind};
 use std::io;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +20,9 @@ use tokio::time::{sleep, timeout};
 
 /// How long the end waits for a terminal that is not read.
 const LAST: Duration = Duration::from_secs(1);
+
+/// What is shown first may take so long before the screen says what is awaited: an error is printed without it.
+const AWAITED: Duration = Duration::from_millis(300);
 
 /// After the end, what is typed is for the next program: how soon the reading of keys notices.
 const KEYS: Duration = Duration::from_millis(100);
@@ -49,12 +54,47 @@ pub(super) struct Screen {
     reader: Option<JoinHandle<()>>,
 }
 
+/// Waits for what is shown first. If that takes a while, the screen shows `awaits`, and hears keys meanwhile. `None`: the
+/// user, or a signal, ended it.
+///
+/// # Errors
+/// Those of `first`, or if there is no terminal.
+pub(super) async fn await_first<T>(
+    first: impl Future<Output = Result<T, Stop>>,
+    awaits: &str,
+    colour: bool,
+    signals: &mut Signals,
+) -> Result<Option<(T, Screen)>, Stop> {
+    let mut first = pin!(first);
+    let early = tokio::select! {
+        first = &mut first => Some(first?),
+        () = signals.any() => return Ok(None),
+        () = sleep(AWAITED) => None,
+    };
+    let mut screen = Screen::open(colour, awaits)?;
+    if let Some(first) = early {
+        return Ok(Some((first, screen)));
+    }
+    let came = tokio::select! {
+        first = first => first.map(Some),
+        () = signals.any() => Ok(None),
+        ended = screen.ended() => ended.map(|()| None),
+    };
+    match came {
+        Ok(Some(first)) => Ok(Some((first, screen))),
+        ended => {
+            screen.close().await;
+            ended.map(|_| None)
+        }
+    }
+}
+
 impl Screen {
-    /// Takes the terminal.
+    /// Takes the terminal. `awaits`: shown until there is a moment.
     ///
     /// # Errors
     /// If it cannot be set up.
-    pub(super) fn open(colour: bool) -> Result<Self, Stop> {
+    pub(super) fn open(colour: bool, awaits: &str) -> Result<Self, Stop> {
         let terminal = FullScreen::enter();
         let terminal =
             terminal.map_err(|error| Stop::failed(format!("cannot set up the terminal: {error}")))?;
@@ -66,8 +106,9 @@ impl Screen {
         let over = Arc::new(AtomicBool::new(false));
         let (reads, shows) = (Arc::clone(&over), Arc::clone(&over));
         let reader = thread::spawn(move || read(&keys, &reads));
+        let awaits = format!("kfd-trace top: {awaits}…  q quit");
         thread::spawn(move || {
-            let shown = show(terminal, &received, &moments, &control, colour);
+            let shown = show(terminal, &received, &moments, &control, (colour, &awaits));
             shows.store(true, Ordering::Relaxed);
             // Who ended it may be gone.
             let _ = end.send(shown);
@@ -161,10 +202,15 @@ fn show(
     inputs: &Receiver<Input>,
     slot: &Slot,
     control: &watch::Sender<Controls>,
-    colour: bool,
+    (colour, awaits): (bool, &str),
 ) -> io::Result<()> {
     let mut player = Player::default();
-    while let Ok(first) = inputs.recv() {
+    loop {
+        terminal.draw(|frame| match player.view(frame.area().as_size()) {
+            Some(view) => render(&view, frame, colour),
+            None => frame.render_widget(awaits, frame.area()),
+        })?;
+        let Ok(first) = inputs.recv() else { return Ok(()) };
         for input in std::iter::once(first).chain(inputs.try_iter()) {
             match input {
                 Input::Moment => put(slot, None).into_iter().for_each(|moment| player.take(moment)),
@@ -173,11 +219,5 @@ fn show(
             }
         }
         control.send_if_modified(|last| std::mem::replace(last, player.controls()) != *last);
-        terminal.draw(|frame| {
-            if let Some(view) = player.view(frame.area().as_size()) {
-                render(&view, frame, colour);
-            }
-        })?;
     }
-    Ok(())
 }

@@ -9,6 +9,7 @@ use crate::model::verdict::Sight;
 use crate::output::top::tests::moments;
 use crate::output::top::{Controls, View};
 use crate::recording::{Begin, Item, Machine, compress};
+use crate::runtime::stderr::say;
 use crate::state::Input;
 use crate::state::samples::{create, event, seen};
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
@@ -58,7 +59,8 @@ fn an_unloaded_driver_is_shown_and_waited_for() {
     );
     let newest = moment.recent.last().map(crate::output::top::Recent::name);
     assert_eq!(newest, Some("driver_unloaded"));
-    assert!(top.attach_again().is_ok_and(|follow| follow.is_none()), "it is not there");
+    let again = tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(top.attach_again());
+    assert!(again.is_ok_and(|follow| follow.is_none()), "it is not there");
 }
 
 #[test]
@@ -119,6 +121,7 @@ fn recording(end: bool) -> tempfile::NamedTempFile {
         Item::Clock { wall_ns: 1_790_000_000_000_000_000, boot_ns: 0 },
         Item::Sight { at_ns: 5 * S, sight: Sight { traces: true, queues: true, ..Sight::default() } },
         Item::Lost { at_ns: 5 * S, lost: Some([].into()) },
+        Item::Existing,
         input(10, seen(false)),
         input(11, create(3)),
         input(12, create(4)),
@@ -127,6 +130,10 @@ fn recording(end: bool) -> tempfile::NamedTempFile {
     if end {
         items.push(Item::End { at_ns: 36 * S, text: String::new(), json: String::new() });
     }
+    written(&items)
+}
+
+fn written(items: &[Item]) -> tempfile::NamedTempFile {
     let lines = items.iter().map(|item| serde_json::to_string(item).unwrap() + "\n");
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&compress(lines.collect::<String>().as_bytes()).unwrap()).unwrap();
@@ -178,6 +185,27 @@ fn a_recording_is_at_each_time_what_it_was() {
 }
 
 #[test]
+fn a_time_at_which_nothing_was_traced_is_no_empty_machine() {
+    let begin = Begin { at_ns: 5 * S, ..Begin::new(Machine::default(), StateLimits::default()) };
+    let sight = |at: u64, traces| Item::Sight {
+        at_ns: (5 + at) * S,
+        sight: Sight { traces, queues: traces, ..Sight::default() },
+    };
+    let loads = |at: u64, loaded| Item::Loads { loaded, at_ns: (5 + at) * S, loads: 2 };
+    let unloaded = Item::Input(Input::Unloaded { at_ns: 25 * S });
+    let end = Item::End { at_ns: 55 * S, text: String::new(), json: String::new() };
+    let attached = [Item::Begin(begin), sight(10, true), Item::Existing];
+    let again =
+        [unloaded, loads(20, false), sight(20, false), loads(30, true), sight(40, true), Item::Existing];
+    let file = written(&[&attached[..], &again, &[end]].concat());
+    let mut tape = opened(&file);
+    let why_not = [1, 15, 21, 31, 45].map(|after| at(&mut tape, after).why_not);
+    let (early, unloaded) = ("the probes were not attached yet", "the driver was unloaded");
+    let expected = [Some(early), None, Some(unloaded), Some(early), None];
+    assert_eq!(why_not, expected.map(|why| why.map(str::to_owned)));
+}
+
+#[test]
 fn a_recording_that_was_cut_says_so_at_its_end() {
     let file = recording(false);
     let last = at(&mut opened(&file), 100);
@@ -226,7 +254,7 @@ async fn sample_screen() {
     crate::runtime::terminal::check("top").unwrap();
     let panics = how == "panic";
     let mut signals = Signals::new().unwrap();
-    let mut screen = Screen::open(std::env::var_os("NO_COLOR").is_none()).unwrap();
+    let mut screen = screen::Screen::open(std::env::var_os("NO_COLOR").is_none(), "nothing").unwrap();
     let mut due = interval(Duration::from_secs(1));
     for (number, moment) in moments().enumerate() {
         assert!(!panics || number < 3, "as requested");

@@ -2,7 +2,7 @@
 //!
 //! In: its documents, once an interval. Out: a [`Moment`] of each; while there is no answer, the last one, marked as old.
 
-use super::screen::Screen;
+use super::screen::await_first;
 use crate::output::reported::{self, ReportedEvent};
 use crate::output::top::{Moment, RECENT, Recent, Silence, Watched};
 use crate::remote::{Access, Client, Documents, Failure, Target};
@@ -51,10 +51,12 @@ pub(super) fn pause(interval: Duration, cpu: Duration) -> Duration {
 /// If the first answer is none, or there is no terminal.
 pub async fn watch(options: &WatchOptions) -> Result<(), Stop> {
     let mut signals = Signals::of_a_terminal().map_err(Stop::failed)?;
-    let mut watcher = Watcher::new(Client::new(options.access.clone()));
-    let Some(first) = first(&mut watcher, &mut signals).await else { return Ok(()) };
-    let first = first.map_err(|failure| failure.stop(&options.access))?;
-    show(options, watcher, first, &mut signals).await
+    let first = async {
+        let mut watcher = Watcher::new(Client::new(options.access.clone()));
+        let moment = watcher.moment().await.map_err(|failure| failure.stop(&options.access))?;
+        Ok((watcher, moment))
+    };
+    show(options, first, &mut signals).await
 }
 
 /// Watches the daemon of this machine, where `stop` says why there is no tracing by itself.
@@ -64,24 +66,19 @@ pub async fn watch(options: &WatchOptions) -> Result<(), Stop> {
 pub(super) async fn instead(stop: Stop, interval: Duration, colour: bool) -> Result<(), Stop> {
     let options = WatchOptions { access: Access::here(), interval, colour };
     let mut signals = Signals::of_a_terminal().map_err(Stop::failed)?;
-    let mut watcher = Watcher::new(Client::new(options.access.clone()));
-    let Some(first) = first(&mut watcher, &mut signals).await else { return Ok(()) };
-    match first {
-        Ok(first) if first.why_not.is_none() => {
-            say(format_args!("showing what the daemon at {} knows: {}", options.access.target, stop.line));
-            show(&options, watcher, first, &mut signals).await
+    let target = &options.access.target;
+    let first = async {
+        let mut watcher = Watcher::new(Client::new(options.access.clone()));
+        match watcher.moment().await {
+            Ok(moment) if moment.why_not.is_none() => {
+                say(format_args!("showing what the daemon at {target} knows: {}", stop.line));
+                Ok((watcher, moment))
+            }
+            Ok(_) => Err(with_other(stop, None)),
+            Err(failure) => Err(with_other(stop, Some((target, &failure)))),
         }
-        Ok(_) => Err(with_other(stop, None)),
-        Err(failure) => Err(with_other(stop, Some((&options.access.target, &failure)))),
-    }
-}
-
-/// `None`: a signal came first.
-pub(super) async fn first(watcher: &mut Watcher, signals: &mut Signals) -> Option<Answer> {
-    tokio::select! {
-        first = watcher.moment() => Some(first),
-        () = signals.any() => None,
-    }
+    };
+    show(&options, first, &mut signals).await
 }
 
 /// `stop`, with what else can be done. `failure`: of the daemon of this machine; that there is none needs no words.
@@ -92,13 +89,15 @@ pub(super) fn with_other(mut stop: Stop, failure: Option<(&Target, &Failure)>) -
     stop
 }
 
-async fn show(
+/// `first`: the first answer, and who asks for the others.
+pub(super) async fn show(
     options: &WatchOptions,
-    watcher: Watcher,
-    first: Moment,
+    first: impl Future<Output = Result<(Watcher, Moment), Stop>>,
     signals: &mut Signals,
 ) -> Result<(), Stop> {
-    let mut screen = Screen::open(options.colour)?;
+    let awaits = format!("asking {}", options.access.target.place());
+    let shown = await_first(first, &awaits, options.colour, signals).await?;
+    let Some(((watcher, first), mut screen)) = shown else { return Ok(()) };
     let mut last = Last::new(first, options.interval + SOON, Instant::now());
     screen.show(last.moment(Instant::now()));
     let (sender, mut answers) = mpsc::channel(1);
@@ -227,6 +226,8 @@ pub(super) fn moment(
         topology: topology.unwrap_or_default(),
         clock: Clock { mono_to_wall_ns: 0, zone },
         now_ns,
+        // Starts of processes are not in the API.
+        boot_ns: now_ns,
         recent: events.into_iter().map(Recent::Reported).collect(),
         sight: status.sight(counted),
         lost: Some(status.lost().clone()),

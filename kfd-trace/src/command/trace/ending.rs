@@ -7,25 +7,23 @@ use crate::runtime::stderr::say;
 use std::io;
 
 impl Run<'_> {
+    /// Prints the summary, and keeps it in the recording.
     pub(super) fn end(&mut self) -> io::Result<()> {
         let whose = &self.options.whose;
         if !whose.is_all() {
             say(format_args!("{} chooses the lines; the summary is of all processes", whose.requested()));
         }
-        let summary = self.summary()?;
+        let summary = match self.summary() {
+            Ok(summary) => summary,
+            Err(error) => {
+                let cut = self.recording.take().map(|recording| recording.cut(&mut self.tracer));
+                return cut.unwrap_or(Ok(())).and(Err(error));
+            }
+        };
         let json = self.options.json;
         let printed = self.out.always(|out| if json { summary.json(out) } else { summary.text(out) });
         let recorded = self.recording.take().map(|recording| recording.end(&mut self.tracer, &summary));
         recorded.unwrap_or(Ok(())).and(printed)
-    }
-
-    /// Of a stream that ended early: its recording has the summary all the same.
-    pub(super) fn end_recording(&mut self) -> io::Result<()> {
-        let Some(recording) = self.recording.take() else { return Ok(()) };
-        match self.summary() {
-            Ok(summary) => recording.end(&mut self.tracer, &summary),
-            Err(error) => recording.cut(&mut self.tracer).and(Err(error)),
-        }
     }
 
     fn summary(&self) -> io::Result<Summary> {

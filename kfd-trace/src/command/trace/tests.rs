@@ -147,11 +147,40 @@ fn a_stream_that_ends_early_leaves_a_whole_recording() {
     let file = tempfile::NamedTempFile::new().unwrap();
     run.recording = Some(Recording::begin(file.reopen().unwrap(), &mut run.tracer, false).unwrap());
     run.begin().unwrap();
-    run.end_recording().unwrap();
+    run.end().unwrap();
     let mut again = Vec::new();
     let ended = replay::print(&replay_of(&options), source(&file), &mut again);
     assert!(matches!(ended, Ok(replay::source::Ended::Whole)));
     assert!(String::from_utf8(again).unwrap().contains("\"event\":\"summary\""));
+}
+
+/// Writing to it fails with ENOSPC (drivers/char/mem.c, write_full).
+#[tokio::test]
+async fn a_recording_without_space_ends_the_stream_with_its_summary_and_an_error() {
+    let root = tempfile::tempdir().unwrap();
+    let within = Some(Duration::from_mins(1));
+    let options = StreamOptions { duration: within, ..options(root.path(), &[]) };
+    let (mut run, page) = begun(&options);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    run.recording = Some(Recording::begin(full, &mut run.tracer, false).unwrap());
+    let _turn = signals::tests::TURN.lock().await;
+    let error = run.all(None, &mut Signals::new().unwrap()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
+    let events: Vec<_> = lines(run, &page).into_iter().map(|line| line["event"].clone()).collect();
+    assert_eq!(events, ["summary"]);
+}
+
+#[tokio::test]
+async fn a_hangup_ends_the_stream_with_its_summary() {
+    let root = tempfile::tempdir().unwrap();
+    let options = StreamOptions { duration: Some(Duration::from_mins(1)), ..options(root.path(), &[]) };
+    let (mut run, page) = begun(&options);
+    let _turn = signals::tests::TURN.lock().await;
+    let mut signals = Signals::new().unwrap();
+    nix::sys::signal::raise(nix::sys::signal::Signal::SIGHUP).unwrap();
+    run.all(None, &mut signals).await.unwrap();
+    assert!(run.stop_requested);
+    assert_eq!(lines(run, &page)[0]["event"], "summary");
 }
 
 /// What a run prints of each kind of event, of a reloaded driver and at its end, and what its recording replays.

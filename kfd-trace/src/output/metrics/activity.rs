@@ -201,6 +201,10 @@ pub(super) fn of_sampling(scrape: &Scrape<'_>) -> Vec<Family> {
         errors,
         seconds(&t::SAMPLE_INTERVAL, samples.interval_ns),
         seconds(&t::SAMPLE_CPU, samples.cpu_ns),
+        Family::single(
+            &t::SAMPLE_READERS_WAITING,
+            number(u64::try_from(samples.waiting).unwrap_or(u64::MAX)),
+        ),
     ];
     if let Some(last_ns) = samples.last_ns {
         all.push(seconds(&t::SAMPLE_AGE, scrape.now_ns.saturating_sub(last_ns)));

@@ -44,6 +44,8 @@ pub struct Moment {
     pub clock: Clock,
     /// CLOCK_MONOTONIC, nanoseconds.
     pub now_ns: u64,
+    /// CLOCK_BOOTTIME at the same time, nanoseconds.
+    pub boot_ns: u64,
     /// From the history, oldest first.
     pub recent: Vec<Recent>,
     pub sight: Sight,

@@ -9,7 +9,6 @@ use crate::output::activity;
 use crate::output::names;
 use crate::output::ps;
 use crate::state::{Measured, Process, Queue};
-use crate::text::clock::age;
 use crate::text::escape;
 use bytesize::ByteSize;
 use ratatui::layout::Rect;
@@ -70,7 +69,8 @@ fn columns<'a>() -> [Column<QueueRow<'a>>; 11] {
             row.queue.activity.now().map_or(Value::Unknown, |now| Value::count(now.counts.backlog()))
         }),
         Column::right("AGE", 0, |row: &QueueRow<'_>, moment| {
-            Cell::text(row.queue.age_ns(moment.now_ns).map(age))
+            let of_process = ps::process_age_ns(row.process, moment.boot_ns);
+            Cell::text(ps::queue_age(row.queue.age_ns(moment.now_ns), of_process))
         })
         .by(|row| row.queue.born_ns.map_or(Value::Unknown, Value::earlier)),
         Column::left("PRIO", 10, |row: &QueueRow<'_>, _| {

@@ -85,6 +85,7 @@ impl Node {
             topology: self.topology.clone(),
             clock: clock(),
             now_ns: now * S,
+            boot_ns: now * S + 3 * S,
             recent: self
                 .history
                 .find(&Filter::newest(super::RECENT))

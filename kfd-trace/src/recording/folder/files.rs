@@ -3,6 +3,7 @@
 use super::plan::{Found, surplus};
 use super::{FolderLimits, name};
 use jiff::Timestamp;
+use rustix::fs::{Access, access};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -62,6 +63,14 @@ impl Files {
         }
         let older = found(&limits.folder)?;
         Ok(Files { limits: limits.clone(), folder, older })
+    }
+
+    /// Whether files can be created there.
+    ///
+    /// # Errors
+    /// If the file system is read-only, or the folder is another user's.
+    pub(super) fn check(&self) -> io::Result<()> {
+        Ok(access(&self.limits.folder, Access::WRITE_OK | Access::EXEC_OK)?)
     }
 
     /// A new file, which is its owner's alone.

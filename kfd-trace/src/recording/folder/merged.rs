@@ -2,7 +2,7 @@
 
 use super::files::found;
 use crate::recording::item::{Begin, Closed, Item, Part};
-use crate::recording::read::{ReadError, Reader};
+use crate::recording::read::{Items, ReadError, Reader};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind};
@@ -75,17 +75,25 @@ pub struct Merged {
     passed: &'static [&'static str],
     /// The end of each file is an item, and not that of the last one alone.
     with_ends: bool,
+    /// Bytes of text of the files before.
+    text_bytes: u64,
 }
 
 impl Merged {
     fn new(files: VecDeque<PathBuf>) -> Self {
         let (goes_on, skips, with_ends) = (false, false, false);
-        Merged { files, reader: None, last: None, goes_on, skips, passed: &[], with_ends }
+        Merged { files, reader: None, last: None, goes_on, skips, passed: &[], with_ends, text_bytes: 0 }
     }
 
     /// With the end of each file as an item, and without lines that begin so.
     pub(super) fn with_ends_without(files: VecDeque<PathBuf>, passed: &'static [&'static str]) -> Self {
         Merged { passed, with_ends: true, ..Merged::new(files) }
+    }
+
+    /// The next file comes.
+    fn close(&mut self) {
+        self.text_bytes = self.text_bytes();
+        self.reader = None;
     }
 
     /// What is returned of a file's item, if anything.
@@ -134,15 +142,19 @@ impl Iterator for Merged {
                     }
                 }
                 // A crash, and the daemon began anew: the next file shows that something is missing.
-                Some(Err(ReadError::Cut | ReadError::Damaged(_))) if !self.files.is_empty() => {
-                    self.reader = None;
-                }
+                Some(Err(ReadError::Cut | ReadError::Damaged(_))) if !self.files.is_empty() => self.close(),
                 Some(Err(error)) => {
                     self.files.clear();
                     return Some(Err(error));
                 }
-                None => self.reader = None,
+                None => self.close(),
             }
         }
+    }
+}
+
+impl Items for Merged {
+    fn text_bytes(&self) -> u64 {
+        self.text_bytes + self.reader.as_ref().map_or(0, Items::text_bytes)
     }
 }

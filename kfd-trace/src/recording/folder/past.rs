@@ -125,7 +125,12 @@ impl Past {
                 time.look()?;
             }
             match item {
-                Ok(item) => reading.take(item),
+                Ok(item) => {
+                    reading.take(item);
+                    if let Some(why) = reading.replay.refused() {
+                        return Err(why.to_owned());
+                    }
+                }
                 // The daemon was killed.
                 Err(ReadError::Cut) => break,
                 Err(error) => {

@@ -77,6 +77,9 @@ impl Writer {
     }
 
     pub(super) fn run(&mut self, messages: &Receiver<Message>) {
+        // The first file may come days later, with the driver.
+        let opened = self.open();
+        self.check(opened);
         loop {
             match messages.recv_timeout(OLDEST) {
                 Ok(message) => {
@@ -114,6 +117,18 @@ impl Writer {
             }
         }
         true
+    }
+
+    /// Opens the folder, and sees whether files can be created there.
+    fn open(&mut self) -> io::Result<()> {
+        if self.files.is_some() {
+            return Ok(());
+        }
+        let files = Files::open(&self.limits)?;
+        files.check()?;
+        self.files = Some(files);
+        self.count();
+        Ok(())
     }
 
     fn begin(&mut self, mut items: Vec<Item>) -> io::Result<()> {

@@ -39,7 +39,7 @@ pub fn run() -> io::Result<()> {
     let runtime = builder.build()?;
     let served = runtime.block_on(async {
         // A terminal and a service manager send them to both processes; this one ends when the tracer says so.
-        let _deaf = (Signals::new()?, Hangups::new()?);
+        let _deaf = (Signals::of_a_daemon()?, Hangups::new()?);
         serve().await
     });
     runtime.shutdown_background();

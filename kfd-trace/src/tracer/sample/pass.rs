@@ -1,94 +1,216 @@
 //! One sample of all queues: their pointers in the memory of their processes.
 //!
 //! In: the queues to sample, and the files that are open from the previous sample. Out: a reading per queue,
-//! and the cost. It holds nothing of the tracer, so a memory read that blocks delays nothing else.
+//! and the cost. It holds nothing of the tracer, so a memory read that blocks delays nothing else; and the
+//! thread that it blocks can be left to it ([`Sampler::set_aside`]), so that another one reads the rest.
 
+use super::aside::{Aside, PATIENCE};
 use crate::attribute::memory::ProcessMemory;
-use crate::model::pointers::Unmeasured;
+use crate::model::pointers::{Pointers, Unmeasured};
 use crate::runtime::clock;
-use crate::state::{ProcessKey, Sample, Target};
+use crate::state::{ProcessKey, Reading, Sample, Target};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// One in this many of the descriptors that this process may have is for memories: connections need some,
 /// too.
 const SHARE: u64 = 2;
 
-/// Open memory files, one per process.
+/// Samples, each read by one thread at a time.
 #[derive(Debug)]
 pub(crate) struct Sampler {
+    shared: Arc<Mutex<Reads>>,
+    aside: Aside,
+}
+
+/// What the thread that reads and the one that watches it share.
+#[derive(Debug)]
+struct Reads {
     procfs: PathBuf,
-    memories: BTreeMap<ProcessKey, ProcessMemory>,
+    /// Open memory files, one per process.
+    memories: BTreeMap<ProcessKey, Arc<ProcessMemory>>,
     /// Maximum number of open files.
     most: usize,
-    /// tgid of the process that is being read; 0 for none.
-    reads: Arc<AtomicU32>,
+    /// Which thread reads: the number of those that were left alone before it.
+    thread: u64,
+    /// What is to be read, and what is being read since when.
+    rest: VecDeque<Target>,
+    reading: Option<(Target, Instant)>,
+    samples: Vec<Sample>,
+    cpu_ns: u64,
 }
 
 /// The result of a sample.
 #[derive(Debug)]
 pub struct Pass {
     pub(crate) samples: Vec<Sample>,
-    /// CPU time of its thread, nanoseconds.
+    /// CPU time of its threads, nanoseconds.
     pub(crate) cpu_ns: u64,
     /// When it ended, CLOCK_MONOTONIC nanoseconds.
     pub(crate) at_ns: u64,
+}
+
+/// How a thread ended.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// All is read.
+    All(Pass),
+    /// It was set aside with this process, which blocks no longer.
+    Returned(ProcessKey),
+}
+
+/// One thread of a sample.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    shared: Arc<Mutex<Reads>>,
+    thread: u64,
 }
 
 impl Sampler {
     pub(crate) fn new(procfs: PathBuf) -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let most = usize::try_from(limit / SHARE).unwrap_or(usize::MAX);
-        Sampler { procfs, memories: BTreeMap::new(), most, reads: Arc::default() }
+        let reads = Reads {
+            procfs,
+            memories: BTreeMap::new(),
+            most,
+            thread: 0,
+            rest: VecDeque::new(),
+            reading: None,
+            samples: Vec::new(),
+            cpu_ns: 0,
+        };
+        Sampler { shared: Arc::new(Mutex::new(reads)), aside: Aside::default() }
     }
 
-    /// Which process is read at the moment; 0 for none.
-    pub(crate) fn reads(&self) -> Arc<AtomicU32> {
-        self.reads.clone()
-    }
-
-    /// Reads the pointers of all queues. Closes the memories of processes that are no longer among the
-    /// targets.
-    pub(crate) fn pass(&mut self, targets: &[Target]) -> Pass {
-        let begin = cpu_ns();
+    /// Begins a sample of all queues, once the last one is over. Closes the memories of processes that are no
+    /// longer among the targets. Queues of processes that are set aside are [`Unmeasured::Late`].
+    pub(crate) fn begin(&mut self, targets: Vec<Target>, now: Instant) -> Reader {
+        self.aside.keep(&targets);
+        let mut reads = lock(&self.shared);
         let wanted: BTreeSet<ProcessKey> = targets.iter().map(|target| target.key).collect();
-        self.memories.retain(|key, _| wanted.contains(key));
-        let mut samples = Vec::with_capacity(targets.iter().map(|target| target.queues.len()).sum());
-        for target in targets {
-            self.reads.store(target.tgid, Ordering::Relaxed);
-            let first = samples.len();
-            let memory = self.open(target);
-            samples.extend(target.queues.iter().map(|queue| Sample {
-                key: target.key,
-                queue_id: queue.queue_id,
-                since_ns: queue.since_ns,
-                reading: memory.and_then(|memory| memory.counts(&queue.pointers)),
-                at_ns: clock::mono_ns(),
-            }));
-            let gone = |sample: &Sample| sample.reading == Err(Unmeasured::Gone);
-            if samples.iter().skip(first).any(gone) {
-                // If it was opened by a thread that ended while others live, it may have been opened too
-                // late.
-                self.memories.remove(&target.key);
-            }
-        }
-        self.reads.store(0, Ordering::Relaxed);
-        Pass { samples, cpu_ns: cpu_ns().saturating_sub(begin), at_ns: clock::mono_ns() }
+        reads.memories.retain(|key, _| wanted.contains(key));
+        let (late, rest): (Vec<_>, Vec<_>) =
+            targets.into_iter().partition(|target| self.aside.has(target, now));
+        reads.samples = late.iter().flat_map(late_samples).collect();
+        (reads.rest, reads.cpu_ns) = (rest.into(), 0);
+        let thread = reads.thread;
+        drop(reads);
+        Reader { shared: self.shared.clone(), thread }
     }
 
-    fn open(&mut self, target: &Target) -> Result<&ProcessMemory, Unmeasured> {
-        if !self.memories.contains_key(&target.key) {
-            if self.memories.len() >= self.most {
-                return Err(Unmeasured::Descriptors);
-            }
-            let memory = ProcessMemory::open(&self.procfs, target.tgid, target.start_boottime_ns)?;
-            self.memories.insert(target.key, memory);
+    /// tgid of the process that blocks its reader.
+    pub(crate) fn blocks(&self, now: Instant) -> Option<u32> {
+        let reads = lock(&self.shared);
+        let (target, since) = reads.reading.as_ref()?;
+        (now.saturating_duration_since(*since) > PATIENCE).then_some(target.tgid)
+    }
+
+    /// Leaves the thread to the process that blocks it. Returns the one that goes on; `None` if too many wait
+    /// already, or the process has just been read.
+    pub(crate) fn set_aside(&mut self, now: Instant) -> Option<Reader> {
+        if !self.aside.has_room() {
+            return None;
         }
-        self.memories.get(&target.key).ok_or(Unmeasured::Failed)
+        let mut reads = lock(&self.shared);
+        let blocks = |(_, since): &mut (Target, Instant)| now.saturating_duration_since(*since) > PATIENCE;
+        let (target, _) = reads.reading.take_if(blocks)?;
+        self.aside.put(&target);
+        reads.memories.remove(&target.key);
+        // Others of its user may be left alone now, too.
+        let (late, rest): (Vec<_>, Vec<_>) =
+            reads.rest.drain(..).partition(|target| self.aside.has(target, now));
+        reads.samples.extend(late.iter().chain([&target]).flat_map(late_samples));
+        reads.rest = rest.into();
+        reads.thread += 1;
+        Some(Reader { shared: self.shared.clone(), thread: reads.thread })
+    }
+
+    /// The thread that was left to this process is back.
+    pub(crate) fn returned(&mut self, key: ProcessKey, now: Instant) {
+        self.aside.returned(key, now);
+    }
+
+    /// Threads that wait for one process each.
+    pub(crate) fn waiting(&self) -> usize {
+        self.aside.waiting()
+    }
+}
+
+fn lock(shared: &Mutex<Reads>) -> MutexGuard<'_, Reads> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn late_samples(target: &Target) -> impl Iterator<Item = Sample> {
+    samples(target, |_| Err(Unmeasured::Late))
+}
+
+fn samples<'t>(
+    target: &'t Target,
+    read: impl Fn(&Pointers) -> Reading + 't,
+) -> impl Iterator<Item = Sample> + 't {
+    target.queues.iter().map(move |queue| Sample {
+        key: target.key,
+        queue_id: queue.queue_id,
+        since_ns: queue.since_ns,
+        reading: read(&queue.pointers),
+        at_ns: clock::mono_ns(),
+    })
+}
+
+impl Reader {
+    /// Reads the pointers of all queues that are left.
+    pub(crate) fn run(self) -> Read {
+        let mut cpu = cpu_ns();
+        loop {
+            let (target, memory) = {
+                let mut reads = lock(&self.shared);
+                let Some(target) = reads.rest.pop_front() else { return Read::All(reads.end()) };
+                reads.reading = Some((target.clone(), Instant::now()));
+                let known = reads.memories.get(&target.key).cloned();
+                let is_full = known.is_none() && reads.memories.len() >= reads.most;
+                let procfs = reads.procfs.clone();
+                drop(reads);
+                let open =
+                    || ProcessMemory::open(&procfs, target.tgid, target.start_boottime_ns).map(Arc::new);
+                let memory = match known {
+                    Some(memory) => Ok(memory),
+                    None if is_full => Err(Unmeasured::Descriptors),
+                    None => open(),
+                };
+                (target, memory)
+            };
+            let read: Vec<Sample> = match &memory {
+                Ok(memory) => samples(&target, |pointers| memory.counts(pointers)).collect(),
+                Err(why) => samples(&target, |_| Err(*why)).collect(),
+            };
+            let mut reads = lock(&self.shared);
+            if reads.thread != self.thread {
+                return Read::Returned(target.key);
+            }
+            reads.reading = None;
+            let gone = |sample: &Sample| sample.reading == Err(Unmeasured::Gone);
+            match memory {
+                // If it was opened by a thread that ended while others live, it may have been opened too late.
+                _ if read.iter().any(gone) => drop(reads.memories.remove(&target.key)),
+                Ok(memory) => drop(reads.memories.insert(target.key, memory)),
+                Err(_) => {}
+            }
+            reads.samples.extend(read);
+            let now = cpu_ns();
+            reads.cpu_ns += now.saturating_sub(std::mem::replace(&mut cpu, now));
+        }
+    }
+}
+
+impl Reads {
+    fn end(&mut self) -> Pass {
+        let samples = std::mem::take(&mut self.samples);
+        Pass { samples, cpu_ns: std::mem::take(&mut self.cpu_ns), at_ns: clock::mono_ns() }
     }
 }
 
@@ -100,10 +222,10 @@ fn cpu_ns() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::Procfs;
     use super::*;
     use crate::model::event::{ProcessId, QueueFacts};
     use crate::model::pointers::Counts;
-    use crate::model::pointers::Pointers;
     use crate::model::pointers::samples::head_bytes;
     use crate::state::Sought;
     use crate::state::samples::facts;
@@ -116,7 +238,19 @@ mod tests {
         };
         let pointers = Pointers::of(&queue).expect("an AQL queue");
         let queues = vec![Sought { queue_id: 1, since_ns: 5, pointers }];
-        Target { key: ProcessId(process).into(), tgid, start_boottime_ns: None, queues }
+        let key = ProcessId(process).into();
+        Target { key, tgid, uid: Some(1000), start_boottime_ns: None, queues }
+    }
+
+    fn pass(sampler: &mut Sampler, targets: &[Target]) -> Pass {
+        match sampler.begin(targets.to_vec(), Instant::now()).run() {
+            Read::All(pass) => pass,
+            Read::Returned(key) => panic!("{key:?} was not set aside"),
+        }
+    }
+
+    fn memories(sampler: &Sampler) -> Vec<ProcessKey> {
+        lock(&sampler.shared).memories.keys().copied().collect()
     }
 
     fn readings(pass: &Pass) -> Vec<Result<(u64, u64), Unmeasured>> {
@@ -129,13 +263,13 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
         let targets = [target(1, child.id(), 0x1000)];
         let mut sampler = Sampler::new("/proc".into());
-        let before = readings(&sampler.pass(&targets));
-        let open = sampler.memories.len();
+        let before = readings(&pass(&mut sampler, &targets));
+        let open = memories(&sampler).len();
         child.kill().expect("it lives");
         child.wait().expect("it ends");
         assert_eq!((before, open), (vec![Err(Unmeasured::Unreadable)], 1));
-        assert_eq!(readings(&sampler.pass(&targets)), [Err(Unmeasured::Gone)]);
-        assert_eq!(sampler.memories.len(), 0, "another thread of it may live");
+        assert_eq!(readings(&pass(&mut sampler, &targets)), [Err(Unmeasured::Gone)]);
+        assert_eq!(memories(&sampler), [], "another thread of it may live");
     }
 
     #[test]
@@ -145,23 +279,55 @@ mod tests {
         let address = std::ptr::from_ref(&head) as u64;
         let targets = [target(1, own, address), target(2, u32::MAX, address), target(3, own, 0x1000)];
         let mut sampler = Sampler::new("/proc".into());
-        let (from_ns, reads) = (clock::mono_ns(), sampler.reads());
-        let pass = sampler.pass(&targets);
-        assert!(pass.samples.iter().all(|sample| (from_ns..=pass.at_ns).contains(&sample.at_ns)));
-        assert_eq!(reads.load(Ordering::Relaxed), 0, "it is over");
-        assert_eq!(readings(&pass), [Ok((9, 4)), Err(Unmeasured::Gone), Err(Unmeasured::Unreadable)]);
-        assert!(pass.cpu_ns > 0 && pass.samples.iter().all(|sample| sample.since_ns == 5));
-        assert_eq!(sampler.memories.len(), 2);
-        assert!(!sampler.memories.contains_key(&ProcessId(2).into()));
+        let from_ns = clock::mono_ns();
+        let all = pass(&mut sampler, &targets);
+        assert!(all.samples.iter().all(|sample| (from_ns..=all.at_ns).contains(&sample.at_ns)));
+        assert_eq!(readings(&all), [Ok((9, 4)), Err(Unmeasured::Gone), Err(Unmeasured::Unreadable)]);
+        assert!(all.cpu_ns > 0 && all.samples.iter().all(|sample| sample.since_ns == 5));
+        assert_eq!(memories(&sampler), [ProcessId(1).into(), ProcessId(3).into()]);
         // It is opened once: if procfs no longer exists, it is read all the same.
-        sampler.procfs = "/nowhere".into();
-        assert_eq!(readings(&sampler.pass(&targets[..1])), [Ok((9, 4))]);
-        assert_eq!(sampler.memories.len(), 1, "who is not sampled any more is let go");
-        sampler.most = 1;
-        sampler.procfs = "/proc".into();
+        lock(&sampler.shared).procfs = "/nowhere".into();
+        assert_eq!(readings(&pass(&mut sampler, &targets[..1])), [Ok((9, 4))]);
+        assert_eq!(memories(&sampler).len(), 1, "who is not sampled any more is let go");
+        lock(&sampler.shared).most = 1;
+        lock(&sampler.shared).procfs = "/proc".into();
         assert_eq!(
-            readings(&sampler.pass(&[target(4, own, address), target(5, own, address)])),
+            readings(&pass(&mut sampler, &[target(4, own, address), target(5, own, address)])),
             [Ok((9, 4)), Err(Unmeasured::Descriptors)]
         );
+    }
+
+    #[test]
+    fn the_others_are_read_where_one_process_blocks_its_reader() {
+        let procfs = Procfs::new();
+        let (blocking, head) = (procfs.blocking(4321), head_bytes(9, 4));
+        let own = procfs.own(77);
+        let address = std::ptr::from_ref(&head) as u64;
+        let all = [target(1, own, address), target(2, blocking, address), target(3, own, address)];
+        let mut sampler = Sampler::new(procfs.path());
+        let first = sampler.begin(all.to_vec(), Instant::now());
+        let first = std::thread::spawn(|| first.run());
+        let late = || Instant::now() + 2 * PATIENCE;
+        while sampler.blocks(late()) != Some(blocking) {
+            std::thread::sleep(PATIENCE / 100);
+        }
+        assert!(sampler.blocks(Instant::now() - PATIENCE).is_none(), "it has its time");
+        let Some(Read::All(pass)) = sampler.set_aside(late()).map(Reader::run) else {
+            panic!("another goes on")
+        };
+        let by_process = |pass: &Pass| {
+            let mut all: Vec<_> = pass.samples.iter().map(|sample| (sample.key, sample.reading)).collect();
+            all.sort_unstable_by_key(|(key, _)| *key);
+            all.into_iter().map(|(_, reading)| reading.map(|counts| counts.submitted)).collect::<Vec<_>>()
+        };
+        let expected = [Ok(9), Err(Unmeasured::Late), Ok(9)];
+        assert_eq!((by_process(&pass), sampler.waiting()), (expected.to_vec(), 1));
+        // It is not read again while its thread waits, nor soon after that.
+        assert_eq!(by_process(&self::pass(&mut sampler, &all)), expected);
+        procfs.answer(blocking);
+        let Ok(Read::Returned(key)) = first.join() else { panic!("it was set aside") };
+        assert_eq!(key, all[1].key);
+        sampler.returned(key, Instant::now());
+        assert_eq!((by_process(&self::pass(&mut sampler, &all)), sampler.waiting()), (expected.to_vec(), 0));
     }
 }

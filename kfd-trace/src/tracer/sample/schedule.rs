@@ -3,18 +3,16 @@
 //!
 //! In: the requested interval and the cost of a [`Pass`]. Out: when the next one is due, and the result of
 //! the last one. A memory read may block: a caller that awaits [`Sampling::step`] beside the ring buffer and
-//! the signals serves those meanwhile.
+//! the signals serves those meanwhile, and [`Sampling::watch`] leaves the thread to the process that blocks it.
 
-use super::pass::{Pass, Sampler};
+use super::pass::{Pass, Read, Reader, Sampler};
 use crate::runtime::timeout::Timeout;
 use crate::state::Target;
 use crate::tracer::engine::Tracer;
 use std::future::pending;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 /// Sampling takes at most 1/`SHARE` of a CPU's time: else the interval is stretched.
@@ -28,9 +26,12 @@ const LONGEST: Duration = Duration::from_secs(60);
 pub(crate) struct Sampling {
     interval: Duration,
     due: Instant,
-    /// `None` while a sample is in progress.
-    idle: Option<Sampler>,
-    running: Option<RunningPass>,
+    /// `None` if sampling is off.
+    sampler: Option<Sampler>,
+    /// The one that reads, if a sample is in progress, and those that wait for a process each.
+    threads: JoinSet<Read>,
+    /// The sample in progress.
+    running: Option<Timeout>,
     /// A sample without targets, which ends at once.
     empty: Option<Pass>,
     /// The last sample had no targets: a turn of the main loop begins the next one, so that it needs no timer.
@@ -39,13 +40,6 @@ pub(crate) struct Sampling {
 
 /// A turn may be this much earlier than a second after the last one.
 const EARLY: Duration = Duration::from_millis(500);
-
-#[derive(Debug)]
-struct RunningPass {
-    done: JoinHandle<(Sampler, Pass)>,
-    timeout: Timeout,
-    reads: Arc<AtomicU32>,
-}
 
 /// What to do now.
 #[derive(Debug)]
@@ -59,8 +53,9 @@ pub(crate) enum Step {
 impl Sampling {
     /// `interval`: zero for never.
     pub(crate) fn new(interval: Duration, procfs: PathBuf) -> Self {
-        let idle = (!interval.is_zero()).then(|| Sampler::new(procfs));
-        Sampling { interval, due: Instant::now(), idle, running: None, empty: None, resting: false }
+        let sampler = (!interval.is_zero()).then(|| Sampler::new(procfs));
+        let (threads, due) = (JoinSet::new(), Instant::now());
+        Sampling { interval, due, sampler, threads, running: None, empty: None, resting: false }
     }
 
     /// Waits until there is something to do, forever if sampling is off. Called again, it continues the same
@@ -69,24 +64,27 @@ impl Sampling {
     /// # Errors
     /// If a sample panicked.
     pub(crate) async fn step(&mut self) -> Result<Step, JoinError> {
-        if let Some(pass) = self.empty.take() {
-            return Ok(Step::Done(pass));
+        loop {
+            if let Some(pass) = self.empty.take() {
+                return Ok(Step::Done(pass));
+            }
+            let has_timer = self.running.is_none() && self.sampler.is_some() && !self.resting;
+            let read = tokio::select! {
+                read = joined(&mut self.threads) => read?,
+                () = until(self.due), if has_timer => return Ok(Step::Due),
+            };
+            match read {
+                Read::All(pass) => {
+                    self.running = None;
+                    return Ok(Step::Done(pass));
+                }
+                Read::Returned(key) => {
+                    if let Some(sampler) = &mut self.sampler {
+                        sampler.returned(key, std::time::Instant::now());
+                    }
+                }
+            }
         }
-        if let Some(running) = &mut self.running {
-            let done = (&mut running.done).await;
-            self.running = None;
-            let (sampler, pass) = done?;
-            self.idle = Some(sampler);
-            return Ok(Step::Done(pass));
-        }
-        if self.idle.is_none() || self.resting {
-            return pending().await;
-        }
-        // A timer whose time is over still takes up to a millisecond.
-        if self.due > Instant::now() {
-            sleep_until(self.due).await;
-        }
-        Ok(Step::Due)
     }
 
     /// Must be called once a second.
@@ -103,18 +101,39 @@ impl Sampling {
         let now = Instant::now();
         self.due = now + self.interval;
         self.resting = targets.is_empty();
-        if targets.is_empty() {
+        let Some(sampler) = &mut self.sampler else { return };
+        let reader = sampler.begin(targets, std::time::Instant::now());
+        if self.resting {
             // It does not block: avoids waking up another thread.
-            self.empty = self.idle.as_mut().map(|sampler| sampler.pass(&[]));
+            if let Read::All(pass) = reader.run() {
+                self.empty = Some(pass);
+            }
             return;
         }
-        let Some(mut sampler) = self.idle.take() else { return };
-        let reads = sampler.reads();
-        let done = spawn_blocking(move || {
-            let pass = sampler.pass(&targets);
-            (sampler, pass)
-        });
-        self.running = Some(RunningPass { done, timeout: Timeout::new(now.into_std()), reads });
+        self.running = Some(Timeout::new(now.into_std()));
+        self.reads(reader);
+    }
+
+    fn reads(&mut self, reader: Reader) {
+        self.threads.spawn_blocking(|| reader.run());
+    }
+
+    /// Sees whether a process blocks the sample in progress, and leaves its thread to it: another one goes on.
+    /// Must be called once a second. Returns a line for the log.
+    pub(crate) fn watch(&mut self) -> Option<String> {
+        let now = std::time::Instant::now();
+        let sampler = self.sampler.as_mut()?;
+        let tgid = sampler.blocks(now)?;
+        let reader = sampler.set_aside(now)?;
+        self.reads(reader);
+        Some(format!(
+            "process {tgid} blocks whoever reads its memory: its queues are not measured until it answers; the others are"
+        ))
+    }
+
+    /// Threads that wait for the memory of one process each.
+    pub(crate) fn waiting(&self) -> usize {
+        self.sampler.as_ref().map_or(0, Sampler::waiting)
     }
 
     /// Processes a sample, and sets when the next one is due.
@@ -134,18 +153,30 @@ impl Sampling {
     /// The sample in progress takes so long that earlier readings are no longer current.
     pub(crate) fn is_late(&self) -> bool {
         let now = Instant::now().into_std();
-        self.running.as_ref().is_some_and(|running| running.timeout.is_over(now).is_some())
+        self.running.as_ref().is_some_and(|running| running.is_over(now).is_some())
     }
 
     /// A log line, once per sample that takes long.
     pub(crate) fn overdue(&mut self) -> Option<String> {
-        let running = self.running.as_mut()?;
-        let took = running.timeout.ends(Instant::now().into_std())?;
-        Some(format!(
-            "sampling has taken {} s and reads the memory of process {}: until it ends, no activity is measured",
-            took.as_secs(),
-            running.reads.load(Ordering::Relaxed),
-        ))
+        let took = self.running.as_mut()?.ends(Instant::now().into_std())?;
+        let blocks = self.sampler.as_ref().and_then(|sampler| sampler.blocks(std::time::Instant::now()));
+        let at = blocks.map_or_else(String::new, |tgid| format!(" and reads the memory of process {tgid}"));
+        Some(format!("sampling has taken {} s{at}: until it ends, no activity is measured", took.as_secs()))
+    }
+}
+
+/// The end of the next thread; never where there is none.
+async fn joined(threads: &mut JoinSet<Read>) -> Result<Read, JoinError> {
+    match threads.join_next().await {
+        Some(read) => read,
+        None => pending().await,
+    }
+}
+
+/// A timer whose time is over still takes up to a millisecond.
+async fn until(due: Instant) {
+    if due > Instant::now() {
+        sleep_until(due).await;
     }
 }
 
@@ -157,6 +188,7 @@ fn stretched(interval: Duration, cpu: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::Procfs;
     use super::*;
     use crate::kernel::Roots;
     use crate::model::event::ProcessId;
@@ -174,7 +206,8 @@ mod tests {
 
     /// A process that does not exist.
     fn missing_process() -> Target {
-        Target { key: ProcessId(1).into(), tgid: u32::MAX, start_boottime_ns: None, queues: Vec::new() }
+        let (key, start_boottime_ns) = (ProcessId(1).into(), None);
+        Target { key, tgid: u32::MAX, uid: None, start_boottime_ns, queues: Vec::new() }
     }
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -233,20 +266,63 @@ mod tests {
         });
     }
 
+    /// A process whose memory blocks, and one whose memory does not.
+    fn targets(blocking: u32, other: u32) -> Vec<Target> {
+        let target = |process, tgid| Target { key: ProcessId(process).into(), tgid, ..missing_process() };
+        vec![target(1, blocking), target(2, other)]
+    }
+
+    #[test]
+    fn a_process_that_blocks_is_set_aside_and_the_sample_ends() {
+        let procfs = Procfs::new();
+        let (blocking, other) = (procfs.blocking(4321), procfs.own(77));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let mut sampling = Sampling::new(10 * MS, procfs.path());
+            let mut tracer = Tracer::idle(&Roots::default());
+            assert!(matches!(sampling.step().await, Ok(Step::Due)));
+            sampling.begin(targets(blocking, other));
+            let line = loop {
+                if let Some(line) = sampling.watch() {
+                    break line;
+                }
+                tokio::time::sleep(100 * MS).await;
+            };
+            assert!(line.contains("process 4321 blocks"), "{line}");
+            let Ok(Step::Done(pass)) = sampling.step().await else { panic!("it is done") };
+            sampling.take(&mut tracer, &pass);
+            assert_eq!((sampling.waiting(), sampling.is_late()), (1, false));
+            // The next ones come and go while it waits.
+            for _ in 0..2 {
+                assert!(matches!(sampling.step().await, Ok(Step::Due)));
+                sampling.begin(targets(blocking, other));
+                assert!(matches!(sampling.step().await, Ok(Step::Done(_))));
+                assert_eq!((sampling.watch(), sampling.waiting()), (None, 1));
+            }
+            procfs.answer(blocking);
+            while sampling.waiting() > 0 {
+                assert!(matches!(sampling.step().await, Ok(Step::Due)));
+                sampling.begin(targets(blocking, other));
+                assert!(matches!(sampling.step().await, Ok(Step::Done(_))));
+            }
+        });
+    }
+
     #[test]
     fn a_sample_that_takes_long_is_reported_once() {
+        let procfs = Procfs::new();
+        let (blocking, other) = (procfs.blocking(4321), procfs.own(77));
         block_on(async {
-            let mut sampling = Sampling::new(1000 * MS, "/proc".into());
+            let mut sampling = Sampling::new(1000 * MS, procfs.path());
             assert_eq!(sampling.overdue(), None, "none is under way");
-            let (done, reads) = (tokio::spawn(pending()), Arc::new(AtomicU32::new(4321)));
-            sampling.running =
-                Some(RunningPass { done, timeout: Timeout::new(Instant::now().into_std()), reads });
+            sampling.begin(targets(blocking, other));
             tokio::time::advance(LONG - MS).await;
-            assert_eq!(sampling.overdue(), None);
+            assert_eq!((sampling.overdue(), sampling.is_late()), (None, false));
             tokio::time::advance(2 * MS).await;
             let line = sampling.overdue().expect("a line");
-            assert!(line.contains("has taken 30 s") && line.contains("process 4321"), "{line}");
+            assert!(line.contains("has taken 30 s") && sampling.is_late(), "{line}");
             assert_eq!(sampling.overdue(), None);
+            procfs.answer(blocking);
         });
     }
 }

@@ -1,6 +1,7 @@
 //! What a daemon serves, on the screen.
 
-use super::super::watched::{Last, WatchOptions, Watcher, first, moment, pause, with_other};
+use super::super::screen::await_first;
+use super::super::watched::{Last, WatchOptions, Watcher, moment, pause, with_other};
 use super::{press, shown};
 use crate::command::top::player::Player;
 use crate::output::reported::{self, Events, Status};
@@ -165,9 +166,10 @@ async fn a_signal_ends_the_wait_for_the_first_answer() {
     let access = Access { target, max_time: Duration::from_secs(30), ..Access::here() };
     let mut signals = Signals::of_a_terminal().expect("signals");
     let mut watcher = Watcher::new(Client::new(access));
+    let first = async { Ok(watcher.moment().await) };
     let begun = Instant::now();
     nix::sys::signal::raise(nix::sys::signal::Signal::SIGINT).expect("raised");
-    assert!(first(&mut watcher, &mut signals).await.is_none());
+    assert!(matches!(await_first(first, "", false, &mut signals).await, Ok(None)));
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
 

@@ -140,6 +140,7 @@ fn without_sampling_there_are_no_series() {
         successes: 12,
         errors: [(Unmeasured::Denied, 3)].into(),
         cpu_ns: 1_000_000,
+        waiting: 2,
         last_ns: Some(2 * S),
     };
     for (series, value) in [
@@ -147,6 +148,8 @@ fn without_sampling_there_are_no_series() {
         ("kfd_trace_samples_total", 12.0),
         (r#"kfd_trace_sample_errors_total{reason="denied"}"#, 3.0),
         (r#"kfd_trace_sample_errors_total{reason="foreign"}"#, 0.0),
+        (r#"kfd_trace_sample_errors_total{reason="late"}"#, 0.0),
+        ("kfd_trace_sample_readers_waiting", 2.0),
         ("kfd_trace_sample_cpu_seconds_total", 0.001),
         ("kfd_trace_sample_age_seconds", 1.0),
     ] {

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::attribute::Unreadable;
+use crate::model::event::Origin;
+use crate::output::ps;
 use ratatui::style::{Color, Modifier};
 
 #[test]
@@ -27,6 +29,32 @@ fn the_help_has_keys_and_all_that_is_missing() {
     moment.sight = status::sight(&probes.collect::<Vec<_>>(), false);
     moment.lost = Some([("records lost, queue_create, queue_add".to_owned(), 7)].into());
     check("top-help.txt", &screen(&moment, &typed(&moment, "?"), (80, 40)));
+}
+
+/// `ps` and `top` show one value for one queue.
+#[test]
+fn the_age_of_a_queue_that_was_found_is_the_one_that_ps_shows() {
+    let mut node = Node::new(1);
+    node.process(1, 4321, "train", ProcessDetails::default());
+    let found = QueueFacts { origin: Origin::Standing, gpu_id: Some(GPU), ..facts(1) };
+    node.take(2_000, 1, 4321, Body::QueueCreate(found));
+    let moment = node.moment(30);
+    let view = view(&moment, &Ui::default(), (132, 40));
+    let queues = view.pane(PaneId::Queues).expect("queues");
+    let at = queues.titles.iter().position(|title| title.text == "AGE").expect("AGE");
+    let age = queues.rows[0][at].clone();
+    // Its process started a second after the machine.
+    assert_eq!(age, Cell::text(Some("<32s")));
+    let rows = ps::PsRow::from_snapshot(&moment.snapshot, moment.now_ns, moment.boot_ns);
+    let of_ps = ps::PsView {
+        asked: Default::default(),
+        all_queues: true,
+        topology: &moment.topology,
+        columns: ps::Columns::All,
+    };
+    let mut text = Vec::new();
+    ps::text(&mut text, &rows, &of_ps).expect("memory");
+    assert!(String::from_utf8(text).expect("text").contains(" <32s "));
 }
 
 /// The second line alone.
