@@ -5,8 +5,8 @@
 //! The driver's scripts are run as they are, with a small environment, in a process group of their own, which is
 //! killed when the time is over.
 
-use super::builder::Job;
 use super::find::{self, Layout};
+use super::request::Job;
 use super::script::Places;
 use super::{source_stream, wanted};
 use rustix::process::{Pid, Signal, kill_process_group};

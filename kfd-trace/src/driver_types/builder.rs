@@ -7,7 +7,7 @@
 
 use super::build::Build;
 use super::dwarf;
-use super::find::Layout;
+use super::request::{Answer, Job, LONGEST, Request};
 use crate::runtime::confine;
 use crate::runtime::exit::Stop;
 use crate::runtime::frames::{read_frame, write_frame};
@@ -17,79 +17,15 @@ use rustix::fs::Mode;
 use rustix::io::dup;
 use rustix::process::umask;
 use rustix::thread::set_name;
-use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// The hidden subcommand.
-pub(super) const SUBCOMMAND: &str = "types-builder";
+use std::path::Path;
+use std::time::Instant;
 
 /// The process's name: 15 bytes at most.
 const NAME: &CStr = c"kfd-trace-types";
-
-/// A request has some hundred bytes, an answer one line.
-const LONGEST: u32 = 1 << 20;
-
-/// A types file has some 50 KB.
-const LONGEST_TYPES: u32 = 64 << 20;
-
-/// The first message to the process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Request {
-    /// The user to become, and its group; `None`: the process stays who it is.
-    pub(super) user: Option<u32>,
-    /// A folder of that user.
-    pub(super) work: PathBuf,
-    /// `None`: only what an earlier process left is ended and removed.
-    pub(super) job: Option<Job>,
-}
-
-/// What to build. The source follows the request as a stream (`source_stream`).
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Job {
-    pub(super) layout: Layout,
-    pub(super) headers: PathBuf,
-    /// Of the headers.
-    pub(super) release: String,
-    pub(super) timeout: Duration,
-    /// Texts that the types file carries.
-    pub(super) tags: Vec<String>,
-}
-
-/// What the process reports.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Answer {
-    /// The file follows. `note`: a line for the user.
-    Types {
-        note: Option<String>,
-    },
-    Failed(String),
-}
-
-impl Request {
-    /// # Errors
-    /// Those of `out`.
-    pub(super) fn send(&self, out: &mut impl io::Write) -> io::Result<()> {
-        write_frame(out, &serde_json::to_vec(self)?)
-    }
-}
-
-/// Reads what the process reports, and the types file.
-///
-/// # Errors
-/// If it ended before.
-pub(super) fn read_answer(from: &mut impl io::Read) -> io::Result<(Answer, Vec<u8>)> {
-    let answer = serde_json::from_slice(&read_frame(from, LONGEST)?)?;
-    let types = match &answer {
-        Answer::Types { .. } => read_frame(from, LONGEST_TYPES)?,
-        Answer::Failed(_) => Vec::new(),
-    };
-    Ok((answer, types))
-}
 
 /// Builds what it is asked for, once; then ends what it started, and empties its folder.
 ///

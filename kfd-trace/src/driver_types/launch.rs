@@ -3,7 +3,7 @@
 
 use super::build::TIME_IS_OVER;
 use super::build_log::BuildLog;
-use super::builder::{Answer, Job, Request, SUBCOMMAND, read_answer};
+use super::request::{Answer, Job, Request, SUBCOMMAND, read_answer};
 use super::source_stream;
 use crate::runtime::confine;
 use crate::runtime::private_user;
