@@ -298,7 +298,7 @@ async fn the_daemon_takes_what_the_base_gives_it() {
     mounts(&all);
     assert_eq!(one(&all, "ServiceAccount")["automountServiceAccountToken"], false);
     let (_, needed) = documented();
-    assert_eq!(needed.len(), 5, "{needed:?}");
+    assert_eq!(needed.len(), 7, "{needed:?}");
     assert_eq!(privileges(&all), needed);
 }
 

@@ -10,6 +10,7 @@ use kfd_trace::kernel::Roots;
 use kfd_trace::output::api::{Refusal, Resource};
 use kfd_trace::output::metrics::{Detail, Format};
 use kfd_trace::output::page::Place;
+use kfd_trace::runtime::confine::Seccomp;
 use kfd_trace::serve::question::PageSource;
 use kfd_trace::serve::shared::{Serving, SharedPage};
 use kfd_trace::serve::web_process::{self, WebServer};
@@ -113,6 +114,7 @@ pub(crate) fn run() -> Result<()> {
         allowed_hosts: Vec::new(),
         configured: None,
         source: Arc::new(pages),
+        seccomp: Seccomp::Required,
     })?;
     eprintln!("serving http://{address}/metrics");
     io::copy(&mut io::stdin(), &mut io::sink())?;
