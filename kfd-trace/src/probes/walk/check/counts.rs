@@ -108,7 +108,10 @@ impl TypesCheck {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests;
     use super::*;
+    use crate::kernel::types::table;
+    use crate::probes::facts::Facts;
     use crate::probes::memory::samples::Words;
 
     const FIELDS: CountFields = CountFields {
@@ -149,17 +152,41 @@ mod tests {
         }
     }
 
-    #[test]
-    fn counts_of_another_build_of_the_driver_differ() {
-        let moved = |by: u64| CountFields {
-            processes: FIELDS.processes + by,
-            active: FIELDS.active + by,
-            active_cp: FIELDS.active_cp + by,
-            ..FIELDS
-        };
-        let right = read(&mut scheduler(), FIELDS);
-        for by in [4, 8] {
-            assert_ne!(read(&mut scheduler(), moved(by)), right, "{by}");
+    /// Whether the counts of the sample driver agree: two GPUs, each with an active compute queue of one process.
+    fn agree(fields: CountFields, change: impl Fn(&mut Words)) -> bool {
+        let (types, _) = table::off_by_8("6.12.12");
+        let btf = Btf::parse(types.clone(), None).unwrap();
+        let kernel = tests::kernel(types);
+        let mut check = TypesCheck::new(&kernel, &Facts::gather(&kernel)).unwrap();
+        check.count_fields = Some(fields);
+        let mut memory = tests::memory(&btf);
+        for dqm in tests::DQMS {
+            let counts = [(0x10, dqm), (0x28, dqm), (0x80, 1 << 32 | 1), (0x88, 1)];
+            memory.0.extend(counts.map(|(at, value)| (dqm + at, value)));
         }
+        change(&mut memory);
+        check.counts_agree(&mut memory)
+    }
+
+    #[test]
+    fn counts_agree_where_the_queues_of_all_processes_add_up_to_them() {
+        assert!(agree(FIELDS, |_| ()));
+        // Another process, another active queue, another compute queue: of the second GPU alone.
+        for (at, value) in [(0x80, 1 << 32 | 2), (0x80, 2 << 32 | 1), (0x88, 2)] {
+            assert!(!agree(FIELDS, |memory| memory.0.extend([(tests::DQMS[1] + at, value)])), "{at:#x}");
+        }
+        // Another build of the driver: what is read is `gws_queue_count`, or the count before.
+        for by in [4, 8] {
+            let moved = |at: u64| at + by;
+            let (processes, active) = (moved(FIELDS.processes), moved(FIELDS.active));
+            let moved = CountFields { processes, active, active_cp: moved(FIELDS.active_cp), ..FIELDS };
+            assert!(!agree(moved, |_| ()), "{by}");
+        }
+        // Its lock is held.
+        assert!(!agree(FIELDS, |memory| memory.0.extend([(tests::DQMS[0] + 328, 0x1000)])));
+        assert!(
+            !agree(FIELDS, |memory| memory.0.extend([(tests::TABLE + 24, 0)])),
+            "nothing to compare with"
+        );
     }
 }

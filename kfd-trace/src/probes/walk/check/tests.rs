@@ -12,7 +12,7 @@ ffffffffc0001100 b after\t[amdgpu]
 ffffffffc0002000 r kfd_process_mmu_notifier_ops\t[amdgpu]
 ffffffffc0003000 t kfd_process_hw_exception\t[amdgpu]
 ";
-const TABLE: u64 = 0xffff_ffff_c000_1000;
+pub(super) const TABLE: u64 = 0xffff_ffff_c000_1000;
 const OPS: u64 = 0xffff_ffff_c000_2000;
 const HW_EXCEPTION: u64 = 0xffff_ffff_c000_3000;
 
@@ -25,7 +25,7 @@ const QUEUES: [u64; 2] = [BASE + 0x3_0000, BASE + 0x3_1000];
 /// `struct kfd_process_device`, of two GPUs.
 const PDDS: [u64; 2] = [BASE + 0x4_0000, BASE + 0x4_1000];
 const GPUS: [u64; 2] = [BASE + 0x5_0000, BASE + 0x5_1000];
-const DQMS: [u64; 2] = [BASE + 0x6_0000, BASE + 0x6_1000];
+pub(super) const DQMS: [u64; 2] = [BASE + 0x6_0000, BASE + 0x6_1000];
 const GPU_IDS: [u64; 2] = [24_439, 16_243];
 const TGID: u64 = 4242;
 
@@ -40,7 +40,7 @@ fn vmlinux() -> Arc<Btf> {
     types.btf()
 }
 
-fn kernel(driver: Vec<u8>) -> Kernel {
+pub(super) fn kernel(driver: Vec<u8>) -> Kernel {
     Kernel {
         symbols: Symbols::parse(SYMBOLS.as_bytes()),
         vmlinux_btf: Some(vmlinux()),
@@ -80,7 +80,7 @@ impl Driver<'_> {
     }
 }
 
-fn memory(btf: &Btf) -> Words {
+pub(super) fn memory(btf: &Btf) -> Words {
     let mut driver = Driver { btf, words: Words::default() };
     driver.room(TABLE, 0x100);
     for at in [&[PROCESS, TASK][..], &NODES, &QUEUES, &PDDS, &GPUS, &DQMS].concat() {
