@@ -21,15 +21,19 @@ struct Daemon {
 
 impl Daemon {
     fn waiting_for_a_driver() -> Self {
+        let daemon = Daemon::with(&[]);
+        daemon.says("waiting for it");
+        daemon
+    }
+
+    fn with(options: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kfd-trace"));
-        command.args(["daemon", "--web.listen-address=127.0.0.1:0", "--path.sysfs=/nowhere"]);
+        command.args(["daemon", "--web.listen-address=127.0.0.1:0", "--path.sysfs=/nowhere"]).args(options);
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the daemon");
         let lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
         let (sender, said) = channel();
         std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let daemon = Daemon { child, said };
-        daemon.says("waiting for it");
-        daemon
+        Daemon { child, said }
     }
 
     /// Waits for a line that contains this.
@@ -66,6 +70,14 @@ fn a_hangup_is_reported_and_ends_nothing() {
     daemon.send(Signal::SIGTERM);
     daemon.says("stopped");
     assert_eq!(daemon.child.wait().expect("its end").code(), Some(0));
+}
+
+#[test]
+fn a_folder_that_cannot_be_recorded_to_is_reported_at_the_start() {
+    // There is no driver, and so no first file.
+    for folder in ["/sys/kernel", "/proc/new/folder"] {
+        Daemon::with(&["--record", folder]).says(&format!("{folder}: cannot be recorded to"));
+    }
 }
 
 /// `amd-log --follow`, once it catches SIGTERM. `before`: of sh(1).

@@ -3,7 +3,6 @@
 use super::plan::{Found, surplus};
 use super::{FolderLimits, name};
 use jiff::Timestamp;
-use rustix::fs::{Access, access};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -68,9 +67,9 @@ impl Files {
     /// Whether files can be created there.
     ///
     /// # Errors
-    /// If the file system is read-only, or the folder is another user's.
+    /// If the file system is read-only or full, or the folder is another user's.
     pub(super) fn check(&self) -> io::Result<()> {
-        Ok(access(&self.limits.folder, Access::WRITE_OK | Access::EXEC_OK)?)
+        tempfile::tempfile_in(&self.limits.folder).map(drop)
     }
 
     /// A new file, which is its owner's alone.
@@ -137,6 +136,17 @@ mod tests {
         drop(files);
         let mut files = Files::open(&limits).expect("after a restart");
         assert_eq!((files.older.len(), files.create().expect("a file").0.number), (1, 2));
+    }
+
+    #[test]
+    fn a_folder_in_which_no_file_can_be_created_is_found_at_once() {
+        let root = tempfile::tempdir().expect("a folder");
+        let own = limits(root.path());
+        Files::open(&own).expect("a folder").check().expect("a file can be created");
+        assert_eq!(fs::read_dir(&own.folder).expect("it").count(), 0, "and is gone");
+        // Not even root can.
+        let sysfs = FolderLimits { folder: "/sys/kernel".into(), ..own };
+        Files::open(&sysfs).expect("it is there").check().expect_err("no file");
     }
 
     #[test]

@@ -282,12 +282,15 @@ mod tests {
             let mut tracer = Tracer::idle(&Roots::default());
             assert!(matches!(sampling.step().await, Ok(Step::Due)));
             sampling.begin(targets(blocking, other));
-            let line = loop {
-                if let Some(line) = sampling.watch() {
-                    break line;
-                }
+            let mut line = None;
+            for _ in 0..300 {
                 tokio::time::sleep(100 * MS).await;
-            };
+                line = line.or_else(|| sampling.watch());
+                if line.is_some() {
+                    break;
+                }
+            }
+            let line = line.expect("it is set aside");
             assert!(line.contains("process 4321 blocks"), "{line}");
             let Ok(Step::Done(pass)) = sampling.step().await else { panic!("it is done") };
             sampling.take(&mut tracer, &pass);
