@@ -16,7 +16,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-/// Targets of the process that a test has started.
+/// Targets of the process that a test has started. Parts of tests do nothing without it: they would confine the process
+/// that runs all tests.
 const TARGETS: &str = "KFD_TRACE_TEST_TARGETS";
 
 /// A test of this file as a process of its own.
@@ -42,7 +43,8 @@ fn tried(child: &mut Child) -> BTreeMap<String, String> {
 #[test]
 #[ignore = "a part of a_confined_process_reaches_nothing"]
 fn child() {
-    let targets = Targets::parse(&std::env::var(TARGETS).unwrap());
+    let Ok(targets) = std::env::var(TARGETS) else { return };
+    let targets = Targets::parse(&targets);
     let (works, work) = std::sync::mpsc::channel();
     let start = || thread::Builder::new().spawn(move || works.send("a thread of before works").unwrap());
     let ((thread, left), threads) = (confine(Seccomp::Required, 7, start).unwrap(), thread_count());
@@ -169,6 +171,9 @@ fn a_confined_process_reaches_nothing() {
 #[test]
 #[ignore = "a part of without_a_filter_it_refuses_to_go_on"]
 fn child_without_seccomp() {
+    if std::env::var_os(TARGETS).is_none() {
+        return;
+    }
     let arch = std::env::consts::ARCH.try_into().unwrap();
     let refused = seccompiler::SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let calls = [(libc::SYS_seccomp, vec![])].into();
@@ -194,7 +199,8 @@ fn without_a_filter_it_refuses_to_go_on() {
 #[test]
 #[ignore = "a part of a_scoped_process_signals_and_connects_to_nothing"]
 fn child_scoped() {
-    let victim = std::env::var(TARGETS).unwrap().parse().ok().and_then(Pid::from_raw).unwrap();
+    let Ok(victim) = std::env::var(TARGETS) else { return };
+    let victim = victim.parse().ok().and_then(Pid::from_raw).unwrap();
     rustix::thread::set_no_new_privs(true).unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let scoped = scope::scope();
