@@ -21,6 +21,7 @@ use crate::attribute::process::{self, ProcessError};
 use crate::model::event::Event;
 use crate::runtime::clock;
 use crate::state::{Change, Difference, Inventory, Process, ProcessKey};
+use crate::text::count::counted;
 use std::collections::BTreeSet;
 
 /// Ticks between scans while there is no suspicion; the caller ticks once a second.
@@ -44,7 +45,10 @@ impl Tracer {
         let (Some(session), Some(reader)) = (&self.session, &pending.reader) else { return None };
         let lost = session.unreported();
         if lost > pending.lost {
-            log::warn!("up to {} events were missed: comparing with the driver's lists", lost - pending.lost);
+            log::warn!(
+                "up to {} missed: comparing with the driver's lists",
+                counted(lost - pending.lost, "event was", "events were")
+            );
             pending.until_ns = now_ns + SUSPICION_NS;
         }
         let undecoded = self.undecoded.total();
