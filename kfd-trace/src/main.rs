@@ -110,9 +110,7 @@ fn run(cli: Cli) -> Result<u8> {
             match (file, live) {
                 (Some(file), _) => Ok(timeline::run(&file, output.as_deref(), &options)?),
                 (None, Some(files)) => block_on(timeline::run_live(&options, &stream, files)),
-                (None, None) => {
-                    Err(Stop::usage("name a recording, or say how long to trace with --duration").into())
-                }
+                (None, None) => Ok(timeline::run_logs(output.as_deref(), &options)?),
             }
         }
         Some(Command::Ps(args)) => {

@@ -118,7 +118,7 @@ fn the_history_is_there_before_anything_is_traced() {
     let recorded = of_this_boot();
     let daemon = Daemon::recording_to(recorded.path());
     let line = daemon.shows("the history goes on: ");
-    assert!(line.contains("from 1 recordings in "), "{line}");
+    assert!(line.contains("from 1 recording in "), "{line}");
     let document = daemon.json("/api/v1/events");
     assert_eq!(names(&document), ["process_seen", "queue_create", "queue_destroy"]);
     assert_eq!(document["known_since"], "2026-09-21T14:13:20.001000000Z");

@@ -119,8 +119,8 @@ fn a_logs_dispatches_are_on_the_clock_of_the_recording() {
     added.sort_unstable();
     assert_eq!((added.as_slice(), with.len()), (sorted.as_slice(), without.len() + LOGGED.len()));
     for expected in [
-        "app.log: 2 packets and 0 copies, 1 times of the GPU, right to 50.5us or better",
-        "3 lines lie within the lives of 1 queues, and would not if it were 501.0us ahead or 7.00ms behind",
+        "app.log: 2 packets and 0 copies, 1 time of the GPU, right to 50.5us or better",
+        "3 lines lie within the life of 1 queue, and would not if it were 501.0us ahead or 7.00ms behind",
     ] {
         assert!(why.contains(expected), "{why}");
     }
@@ -129,6 +129,37 @@ fn a_logs_dispatches_are_on_the_clock_of_the_recording() {
     assert!(gzip.success());
     let (code, why) = files.timeline("a.rec --amd-log app.log.gz");
     assert_eq!((code, events(&files.path("a.pftrace")).len()), (Some(0), with.len()), "{why}");
+}
+
+/// The log of [`LOG`] without a recording.
+#[test]
+fn a_log_alone_is_a_trace() {
+    let files = Files::new();
+    let (code, why) = files.timeline("--amd-log app.log");
+    assert_eq!(code, Some(0), "{why}");
+    let alone = events(&files.path("app.pftrace"));
+    let tracks = alone.iter().filter(|line| line.contains(" AMD log app.log, PID 7/AMD log: queue HWq 0x"));
+    assert_eq!(tracks.count(), LOGGED.len() - 1, "each but the log's own: {alone:?}");
+    for expected in [
+        "app.pftrace: ",
+        "app.log: 2 packets and 0 copies, 1 time of the GPU",
+        "there is no recording to join it with",
+    ] {
+        assert!(why.contains(expected), "{why}");
+    }
+    let (code, _) = files.timeline("--amd-log app.log -o b.pftrace");
+    assert_eq!((code, events(&files.path("b.pftrace"))), (Some(0), alone));
+    fs::write(files.path("none.log"), "no log\n").expect("a file");
+    for (words, code, expected) in [
+        ("--amd-log app.log --pid 7", 2, "are chosen in a recording"),
+        ("--amd-log app.log -o app.log", 2, "which is read"),
+        ("--amd-log none.log", 1, "it has no packets with times"),
+        ("", 2, "<FILE>"),
+    ] {
+        let (found, why) = files.timeline(words);
+        assert_eq!(found, Some(code), "{words}: {why}");
+        assert!(why.contains(expected), "{words}: {why}");
+    }
 }
 
 #[test]

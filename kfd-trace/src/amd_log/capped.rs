@@ -26,6 +26,16 @@ impl<K: Copy + Eq + Hash + Ord, V: Default, const CAP: usize> Capped<K, V, CAP> 
         Some(self.map.entry(key).or_default())
     }
 
+    #[must_use]
+    pub fn get(&self, key: &K) -> Option<&V> {
+        self.map.get(key)
+    }
+
+    /// Removes a key; what was left out stays so.
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        self.map.remove(key)
+    }
+
     /// All entries, sorted by key.
     #[must_use]
     pub fn sorted(&self) -> Vec<(K, &V)> {
@@ -44,7 +54,8 @@ impl<K: Copy + Eq + Hash + Ord, V: Default, const CAP: usize> Capped<K, V, CAP> 
 /// Counts per name. Limits the number of names, their total bytes and the length of each.
 #[derive(Clone, Debug)]
 pub struct Names {
-    counts: HashMap<Box<[u8]>, u64>,
+    /// Number in the order of the first occurrence, and occurrences.
+    counts: HashMap<Box<[u8]>, (u32, u64)>,
     bytes: usize,
     left_out: u64,
     most: usize,
@@ -58,25 +69,34 @@ impl Names {
         Names { counts: HashMap::new(), bytes: 0, left_out: 0, most, most_bytes, longest }
     }
 
-    /// Counts one occurrence of the name.
-    pub fn count(&mut self, name: &[u8]) {
-        if let Some(count) = self.counts.get_mut(name) {
+    /// Counts one occurrence of the name; returns its number, `None` if there is no room.
+    pub fn count(&mut self, name: &[u8]) -> Option<u32> {
+        if let Some((number, count)) = self.counts.get_mut(name) {
             *count += 1;
-            return;
+            return Some(*number);
         }
         let bytes = self.bytes + name.len();
         if name.len() > self.longest || bytes > self.most_bytes || self.counts.len() >= self.most {
             self.left_out += 1;
-            return;
+            return None;
         }
         self.bytes = bytes;
-        self.counts.insert(name.into(), 1);
+        let number = u32::try_from(self.counts.len()).ok()?;
+        self.counts.insert(name.into(), (number, 1));
+        Some(number)
+    }
+
+    /// Names by their numbers.
+    #[must_use]
+    pub fn by_number(&self) -> HashMap<u32, &[u8]> {
+        self.counts.iter().map(|(name, (number, _))| (*number, &**name)).collect()
     }
 
     /// Most frequent first, ties by name.
     #[must_use]
     pub fn sorted(&self) -> Vec<(&[u8], u64)> {
-        let mut all: Vec<(&[u8], u64)> = self.counts.iter().map(|(name, count)| (&**name, *count)).collect();
+        let mut all: Vec<(&[u8], u64)> =
+            self.counts.iter().map(|(name, (_, count))| (&**name, *count)).collect();
         all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         all
     }

@@ -3,7 +3,7 @@
 //!
 //! In: lines. Out: [`Work`], as soon as nothing more can be said of it. The same lines give the same work in the same order.
 
-use super::colours;
+use super::entries::{Entries, Entry};
 use super::kind::CommandName;
 use super::life::Birth;
 use super::limits::{COMMANDS_UNDER_WAY, KERNEL_TEXT, KERNELS, LONGEST_LINE, THREADS, WORK_UNDER_WAY};
@@ -11,28 +11,29 @@ use super::lines::LogLine;
 use super::message::Message;
 use super::packet::PacketKind;
 use super::prefix::Prefix;
+use super::slots::Slots;
+use super::source::{LogProcess, Sources};
 use super::work::{Measured, Task, Work, WorkClock};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
-type Pid = Option<u32>;
-
 /// Lines in, work out.
 #[derive(Debug, Default)]
 pub struct Correlator {
-    threads: HashMap<(Pid, Option<u64>), Thread>,
+    threads: HashMap<(LogProcess, Option<u64>), Thread>,
     /// By the address of clr's object.
-    commands: HashMap<(Pid, u64), Command>,
+    commands: HashMap<(LogProcess, u64), Command>,
     /// Work that waits for its times, by its number.
     waiting: BTreeMap<u64, Waiting>,
     /// The work that has a completion signal, by the signal's address: of each process the latest.
-    signals: HashMap<u64, Vec<(Pid, u64)>>,
+    signals: HashMap<u64, Vec<(LogProcess, u64)>>,
     /// A kernel whose line names no thread.
     nameless: Option<Rc<str>>,
     next: u64,
     kernels: HashSet<Rc<str>>,
     kernel_bytes: usize,
-    bare: Vec<u8>,
+    slots: Slots,
+    entries: Entries,
     /// Packets and copies whose line has no time: of when they are is not known.
     pub without_time: u64,
     /// Work for which there was no room to wait for its times.
@@ -72,14 +73,19 @@ struct Waiting {
 impl Correlator {
     /// Takes the next line; adds what is complete to `done`.
     pub fn line(&mut self, line: LogLine<'_>, done: &mut Vec<Work>) {
-        let LogLine::Whole(line) = line else { return };
-        if !colours::any(line) {
-            return self.plain(line, done);
-        }
-        let mut bare = std::mem::take(&mut self.bare);
-        colours::strip(line, &mut bare);
-        self.plain(&bare, done);
-        self.bare = bare;
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.line(line, |source, entry| {
+            if let Entry::Log(prefix, text) = entry {
+                self.entry(LogProcess { source, pid: prefix.pid }, &prefix, text, done);
+            }
+        });
+        self.entries = entries;
+    }
+
+    /// Labels of the processes of its work.
+    #[must_use]
+    pub fn sources(&self) -> &Sources {
+        &self.entries.sources
     }
 
     /// To be called after the last line: what waits has no times.
@@ -89,50 +95,64 @@ impl Correlator {
         done.extend(std::mem::take(&mut self.waiting).into_values().map(|waiting| waiting.work));
     }
 
-    fn plain(&mut self, line: &[u8], done: &mut Vec<Work>) {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let Some((prefix, text)) = Prefix::parse(line) else { return };
+    fn entry(&mut self, process: LogProcess, prefix: &Prefix, text: &[u8], done: &mut Vec<Work>) {
         match Message::parse(text) {
             Message::Command { kind, address, .. } => {
-                self.begin(&prefix, CommandName::new(kind), address, done);
+                self.begin(process, prefix, CommandName::new(kind), address, done);
             }
-            Message::Kernel(name) => self.kernel(&prefix, name),
-            Message::Packet(packet) => {
-                self.work(&prefix, Task::Packet(packet), packet.signal, done);
+            Message::Kernel { name, in_graph } => {
+                self.slots.kernel(process, prefix.tid, in_graph);
+                self.kernel(process, prefix, name);
+            }
+            Message::Packet(mut packet) => {
+                self.slots.resolve(process, prefix.tid, &mut packet);
+                self.work(process, prefix, Task::Packet(packet), packet.signal, done);
             }
             Message::Copy { engine, bytes, signal } => {
-                self.work(&prefix, Task::Copy { engine, bytes }, signal, done);
+                self.work(process, prefix, Task::Copy { engine, bytes }, signal, done);
             }
             Message::Ran { signal, begin_ns, end_ns } => {
                 // What was not measured begins at 0.
                 if let Some(at_us) = prefix.time_us.filter(|_| begin_ns > 0 && end_ns >= begin_ns) {
                     let clock = WorkClock::Signal;
-                    self.ran(prefix.pid, signal, Measured { clock, begin_ns, end_ns, at_us }, done);
+                    self.ran(process, signal, Measured { clock, begin_ns, end_ns, at_us }, done);
                 }
             }
             // Of a line without a thread it is not known whose it is.
-            Message::QueuePool(_) if prefix.tid.is_some() => self.thread(&prefix).pool_us = prefix.time_us,
-            Message::Birth(birth) => self.created(&prefix, birth, done),
-            Message::Complete { address, took_us } => self.complete(&prefix, address, took_us, done),
+            Message::QueuePool(_) if prefix.tid.is_some() => {
+                self.thread(process, prefix).pool_us = prefix.time_us;
+            }
+            Message::Birth(birth) => {
+                self.slots.birth(process, &birth);
+                self.created(process, prefix, birth, done);
+            }
+            Message::Complete { address, took_us } => self.complete(process, prefix, address, took_us, done),
             _ => {}
         }
     }
 
-    fn begin(&mut self, prefix: &Prefix, kind: CommandName, address: u64, done: &mut Vec<Work>) {
+    fn begin(
+        &mut self,
+        process: LogProcess,
+        prefix: &Prefix,
+        kind: CommandName,
+        address: u64,
+        done: &mut Vec<Work>,
+    ) {
         // Its object is used again: the end of the command before was not logged.
-        self.end((prefix.pid, address), None, done);
+        self.end((process, address), None, done);
         if self.commands.len() >= COMMANDS_UNDER_WAY {
             self.give_up(done);
         }
         self.next += 1;
         let number = self.next;
         let command = Command { number, kind, parts: 0, first: None, works: VecDeque::new() };
-        self.commands.insert((prefix.pid, address), command);
-        self.thread(prefix).command = Some((address, number));
+        self.commands.insert((process, address), command);
+        self.thread(process, prefix).command = Some((address, number));
     }
 
-    fn thread(&mut self, prefix: &Prefix) -> &mut Thread {
-        let key = (prefix.pid, prefix.tid);
+    fn thread(&mut self, process: LogProcess, prefix: &Prefix) -> &mut Thread {
+        let key = (process, prefix.tid);
         if self.threads.len() >= THREADS && !self.threads.contains_key(&key) {
             self.threads_forgotten += self.threads.len() as u64;
             self.threads.clear();
@@ -140,10 +160,10 @@ impl Correlator {
         self.threads.entry(key).or_default()
     }
 
-    fn kernel(&mut self, prefix: &Prefix, name: &[u8]) {
+    fn kernel(&mut self, process: LogProcess, prefix: &Prefix, name: &[u8]) {
         let name = self.interned(name);
         match prefix.tid {
-            Some(_) => self.thread(prefix).kernel = name,
+            Some(_) => self.thread(process, prefix).kernel = name,
             None => self.nameless = name,
         }
     }
@@ -163,9 +183,16 @@ impl Correlator {
         Some(name)
     }
 
-    fn work(&mut self, prefix: &Prefix, task: Task, signal: Option<u64>, done: &mut Vec<Work>) {
+    fn work(
+        &mut self,
+        process: LogProcess,
+        prefix: &Prefix,
+        task: Task,
+        signal: Option<u64>,
+        done: &mut Vec<Work>,
+    ) {
         let dispatches = task.packet().is_some_and(|packet| packet.kind == PacketKind::Dispatch);
-        let thread = self.thread(prefix);
+        let thread = self.thread(process, prefix);
         let (own, mut kernel) = (thread.command, thread.kernel.take_if(|_| dispatches));
         if dispatches {
             // The line right before names it, whichever thread wrote that.
@@ -175,11 +202,11 @@ impl Correlator {
             self.without_time += 1;
             return;
         };
-        let key = own.map(|(address, _)| (prefix.pid, address));
+        let key = own.map(|(address, _)| (process, address));
         let command = key.and_then(|key| self.commands.get_mut(&key));
         let command = command.filter(|command| own.is_some_and(|(_, number)| number == command.number));
         let kind = command.as_ref().map(|command| command.kind);
-        let work = Work { pid: prefix.pid, at_us, task, kernel, command: kind, measured: None };
+        let work = Work { process, at_us, task, kernel, command: kind, measured: None };
         if command.is_none() && signal.is_none() {
             done.push(work);
             return;
@@ -193,8 +220,8 @@ impl Correlator {
         }
         if let Some(signal) = signal {
             let users = self.signals.entry(signal).or_default();
-            users.retain(|(pid, _)| *pid != prefix.pid);
-            users.push((prefix.pid, id));
+            users.retain(|(user, _)| *user != process);
+            users.push((process, id));
         }
         let command = kind.and(own).map(|(address, _)| address);
         self.waiting.insert(id, Waiting { work, signal, command });
@@ -203,11 +230,11 @@ impl Correlator {
         }
     }
 
-    fn created(&mut self, prefix: &Prefix, birth: Birth, done: &mut Vec<Work>) {
-        let after_us = self.thread(prefix).pool_us.take();
+    fn created(&mut self, process: LogProcess, prefix: &Prefix, birth: Birth, done: &mut Vec<Work>) {
+        let after_us = self.thread(process, prefix).pool_us.take();
         let Some(at_us) = prefix.time_us else { return };
         let task = Task::Created { birth, after_us };
-        done.push(Work { pid: prefix.pid, at_us, task, kernel: None, command: None, measured: None });
+        done.push(Work { process, at_us, task, kernel: None, command: None, measured: None });
     }
 
     fn give_up(&mut self, done: &mut Vec<Work>) {
@@ -226,7 +253,7 @@ impl Correlator {
                 self.signals.remove(&signal);
             }
         }
-        let command = command.and_then(|address| self.commands.get_mut(&(work.pid, address)));
+        let command = command.and_then(|address| self.commands.get_mut(&(work.process, address)));
         // Most end in their order.
         if let Some(command) = command
             && let Some(place) = command.works.iter().position(|other| *other == id)
@@ -236,16 +263,25 @@ impl Correlator {
         Some(work)
     }
 
-    fn ran(&mut self, pid: Pid, signal: u64, measured: Measured, done: &mut Vec<Work>) {
+    fn ran(&mut self, process: LogProcess, signal: u64, measured: Measured, done: &mut Vec<Work>) {
         let Some(users) = self.signals.get(&signal) else { return };
         // Up to where the line names no process: then it is clear only if a single one has that signal.
-        let mut of = users.iter().filter(|(user, _)| pid.is_none() || user.is_none() || *user == pid);
+        let mut of = users.iter().filter(|(user, _)| {
+            user.source == process.source && (process.pid.is_none() || user.pid.is_none() || *user == process)
+        });
         let (Some((_, id)), None) = (of.next(), of.next()) else { return };
         let work = self.release(*id);
         done.extend(work.map(|work| Work { measured: Some(measured), ..work }));
     }
 
-    fn complete(&mut self, prefix: &Prefix, address: u64, took_us: Option<[i64; 3]>, done: &mut Vec<Work>) {
+    fn complete(
+        &mut self,
+        process: LogProcess,
+        prefix: &Prefix,
+        address: u64,
+        took_us: Option<[i64; 3]>,
+        done: &mut Vec<Work>,
+    ) {
         // Of what was not measured the end is the begin; also of what took less than a microsecond.
         let measured = took_us.zip(prefix.time_us).filter(|([.., gpu], _)| *gpu > 0);
         let measured = measured.and_then(|([wall, _, gpu], at_us)| {
@@ -253,11 +289,11 @@ impl Correlator {
             let begin_ns = end_ns.checked_sub(gpu.checked_mul(1000)?)?;
             Some(Measured { clock: WorkClock::Wall, begin_ns, end_ns, at_us })
         });
-        self.end((prefix.pid, address), measured, done);
+        self.end((process, address), measured, done);
     }
 
     /// Ends a command: the time is that of its only part, or of all together.
-    fn end(&mut self, key: (Pid, u64), measured: Option<Measured>, done: &mut Vec<Work>) {
+    fn end(&mut self, key: (LogProcess, u64), measured: Option<Measured>, done: &mut Vec<Work>) {
         let Some(command) = self.commands.remove(&key) else { return };
         let Command { parts, first, works, .. } = command;
         let left = works.len();

@@ -130,7 +130,7 @@ mod tests {
 
     fn row() -> QueueRow {
         let span = Span(Some((100, 200)));
-        QueueRow { pid: Some(7), hwq: Some(0x2000), swq: Some(0x1000), span, ..QueueRow::default() }
+        QueueRow { id: Some(7), hwq: Some(0x2000), swq: Some(0x1000), span, ..QueueRow::default() }
     }
 
     fn of(pid: u32) -> KfdQueue {

@@ -3,6 +3,15 @@
 /// Bytes of a line; clr itself cuts its messages after 4,096.
 pub const LONGEST_LINE: usize = 64 << 10;
 pub const PROCESSES: usize = 1024;
+/// Labels of ranks and containers, and the bytes of each.
+pub const SOURCES: u16 = 1024;
+pub const LONGEST_LABEL: usize = 128;
+/// Aborts of queues and faults that are kept, each.
+pub const FAULTS: usize = 64;
+/// Queues of analyses of a hang.
+pub const ANALYZED: usize = 1024;
+/// Commands without an end that are shown.
+pub const UNFINISHED: usize = 8;
 pub const QUEUES: usize = 4096;
 /// Addresses in lines of a queue's life.
 pub const ADDRESSES: usize = 8192;

@@ -1,9 +1,10 @@
-//! Splits chunks into lines.
+//! Splits chunks into lines. A line ends with LF, CR LF, or CR alone, as terminals and progress bars write it.
 
+use super::encoding::Decoder;
 use super::limits::LONGEST_LINE;
-use memchr::memchr;
+use memchr::memchr2;
 
-/// A line without its newline.
+/// A line without its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLine<'a> {
     Whole(&'a [u8]),
@@ -14,8 +15,17 @@ pub enum LogLine<'a> {
 /// Splitter for one input; holds at most one line.
 #[derive(Debug, Default)]
 pub struct Lines {
+    decoder: Decoder,
+    parts: Parts,
+}
+
+/// Lines of text that is decoded.
+#[derive(Debug, Default)]
+struct Parts {
     begun: Vec<u8>,
     overlong: bool,
+    /// The last line ended with a CR: an LF after it belongs to the same end.
+    after_cr: bool,
     nuls: u64,
 }
 
@@ -24,18 +34,45 @@ impl Lines {
     ///
     /// NULs before a line are dropped: a file that is truncated under a writer without O_APPEND begins with a
     /// hole of any size.
-    pub fn push(&mut self, mut chunk: &[u8], mut each: impl FnMut(LogLine<'_>)) {
+    pub fn push(&mut self, chunk: &[u8], each: impl FnMut(LogLine<'_>)) {
+        self.parts.push(self.decoder.decode(chunk), each);
+    }
+
+    /// Drops an unfinished line; returns whether there was one. What comes next is the start of a file.
+    pub fn forget(&mut self) -> bool {
+        let Lines { decoder, parts } = std::mem::take(self);
+        self.parts.nuls = parts.nuls;
+        let mut decoder = decoder;
+        parts.overlong || !parts.begun.is_empty() || !decoder.finish().is_empty()
+    }
+
+    /// NULs that were dropped.
+    #[must_use]
+    pub fn nuls(&self) -> u64 {
+        self.parts.nuls
+    }
+}
+
+impl Parts {
+    fn push(&mut self, mut chunk: &[u8], mut each: impl FnMut(LogLine<'_>)) {
         while !chunk.is_empty() {
+            if std::mem::take(&mut self.after_cr)
+                && let [b'\n', rest @ ..] = chunk
+            {
+                chunk = rest;
+                continue;
+            }
             if self.begun.is_empty() && !self.overlong && chunk[0] == 0 {
                 let nuls = chunk.iter().take_while(|byte| **byte == 0).count();
                 self.nuls += nuls as u64;
                 chunk = &chunk[nuls..];
                 continue;
             }
-            let Some(end) = memchr(b'\n', chunk) else {
+            let Some(end) = memchr2(b'\n', b'\r', chunk) else {
                 self.keep(chunk);
                 return;
             };
+            self.after_cr = chunk[end] == b'\r';
             let (line, rest) = (&chunk[..end], &chunk[end + 1..]);
             chunk = rest;
             if self.begun.is_empty() && !self.overlong {
@@ -44,7 +81,8 @@ impl Lines {
             }
             self.keep(line);
             each(if self.overlong { LogLine::Overlong } else { LogLine::Whole(&self.begun) });
-            self.forget();
+            self.overlong = false;
+            self.begun.clear();
         }
     }
 
@@ -55,20 +93,6 @@ impl Lines {
         } else {
             self.begun.extend_from_slice(part);
         }
-    }
-
-    /// Drops an unfinished line; returns whether there was one.
-    pub fn forget(&mut self) -> bool {
-        let begun = self.overlong || !self.begun.is_empty();
-        self.overlong = false;
-        self.begun.clear();
-        begun
-    }
-
-    /// NULs that were dropped.
-    #[must_use]
-    pub fn nuls(&self) -> u64 {
-        self.nuls
     }
 }
 
@@ -91,11 +115,17 @@ mod tests {
 
     #[test]
     fn lines_are_the_same_wherever_the_chunks_end() {
-        let text = b"one\n\ntwo words\nthree";
-        for at in 0..text.len() {
-            let (output, mut lines) = split(&[&text[..at], &text[at..]]);
-            assert_eq!(output, ["one", "", "two words"]);
-            assert!(lines.forget() && !lines.forget());
+        for text in [
+            b"one\n\ntwo words\nthree".as_slice(),
+            b"one\r\n\r\ntwo words\r\nthree",
+            b"one\r\rtwo words\rthree",
+            b"\xef\xbb\xbfone\n\rtwo words\nthree",
+        ] {
+            for at in 0..text.len() {
+                let (output, mut lines) = split(&[&text[..at], &text[at..]]);
+                assert_eq!(output, ["one", "", "two words"], "{text:?} {at}");
+                assert!(lines.forget() && !lines.forget());
+            }
         }
     }
 
@@ -104,7 +134,7 @@ mod tests {
         let long = vec![b'x'; LONGEST_LINE];
         let (output, lines) = split(&[&long, &long, b"x\nnext\n"]);
         assert_eq!(output, ["overlong", "next"]);
-        assert!(lines.begun.capacity() <= 2 * LONGEST_LINE);
+        assert!(lines.parts.begun.capacity() <= 2 * LONGEST_LINE);
         let (output, _) = split(&[&[&long, b"x\n".as_slice(), &long, b"\n"].concat()]);
         assert_eq!((output[0].as_str(), output[1].len()), ("overlong", LONGEST_LINE));
     }

@@ -1,5 +1,6 @@
 //! Parses the message after the prefix.
 
+use super::fault::{self, Fault};
 use super::life::{self, Birth, LogStep, QueuePool};
 use super::packet::{self, Packet};
 use super::scan::LineScan;
@@ -27,8 +28,11 @@ pub enum Message<'a> {
         begin_ns: i64,
         end_ns: i64,
     },
-    /// A kernel's name.
-    Kernel(&'a [u8]),
+    /// A kernel's name, and whether a graph launches it.
+    Kernel {
+        name: &'a [u8],
+        in_graph: bool,
+    },
     QueuePool(QueuePool),
     Birth(Birth),
     LogStep {
@@ -37,16 +41,16 @@ pub enum Message<'a> {
         /// Streams that then hold the queue, as the line has it.
         references: Option<u64>,
     },
-    /// A queue was aborted by an error; the address is an SWq or HWq.
-    Abort {
-        address: u64,
-    },
+    /// A queue was aborted by an error.
+    Abort(Abort<'a>),
+    /// A GPU reported a fault.
+    Fault(Fault<'a>),
     /// The ring had no room.
     QueueFull,
-    /// Bytes. The engine is a bit mask, absent for copies that choose none.
+    /// Bytes, absent for rectangles. The engine is a bit mask, absent for copies that choose none.
     Copy {
         engine: Option<u64>,
-        bytes: u64,
+        bytes: Option<u64>,
         signal: Option<u64>,
     },
     /// GPUs found by the runtime.
@@ -58,7 +62,18 @@ pub enum Message<'a> {
     Damaged(Damaged),
 }
 
-/// CommandName of the incomplete message.
+/// What aborted a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abort<'a> {
+    /// An SWq or HWq; up to 5.2 the line has none.
+    pub address: Option<u64>,
+    /// `HSA_STATUS_ERROR_...`.
+    pub error: &'a [u8],
+    /// `hsa_status_t`.
+    pub code: Option<u64>,
+}
+
+/// Kind of the incomplete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Damaged {
     Packet,
@@ -94,9 +109,10 @@ impl<'a> Message<'a> {
             Some(b'C') => command(scan).or_else(|| born(scan, "Created ")).or_else(|| abort(scan)),
             Some(b'S') => kernel(scan)
                 .or_else(|| selected(scan, "Selected"))
-                .or_else(|| cu_mask(scan))
+                .or_else(|| cu_mask(scan, "Setting"))
                 .or_else(|| ran(scan)),
-            Some(b's') => selected(scan, "selected"),
+            Some(b's') => selected(scan, "selected").or_else(|| cu_mask(scan, "setting")),
+            Some(b'M') => fault::of_clr(text).map(Message::Fault),
             Some(b'H') => copy(scan),
             Some(b'h') => returned(scan),
             Some(b'N') => pool(scan, "Number"),
@@ -104,11 +120,12 @@ impl<'a> Message<'a> {
             Some(b'c') => born(scan, "created "),
             Some(b'a') => step(scan, "acquireQueue ", "refCount:", LogStep::Acquired),
             Some(b'r') => step(scan, "releaseQueue ", "refCount:", LogStep::Released),
-            Some(b'd') => step(scan, "deleting ", "hardware queue ", LogStep::Deleted),
-            Some(b'D') => step(scan, "Deleting ", "hardware queue ", LogStep::Deleted),
+            Some(b'd') => deleted(scan, "deleting "),
+            Some(b'D') => deleted(scan, "Deleting ").or_else(|| abort(scan)),
             Some(b'R') => full(scan),
-            Some(b'G') => gfx(scan),
-            Some(b'I') => agents(scan),
+            Some(b'G') => graph(scan).or_else(|| gfx(scan)),
+            Some(b'I' | b'E') => agents(scan),
+            Some(b'!') => kernel_of_pal(scan),
             _ => None,
         };
         read.unwrap_or(Message::Other)
@@ -125,15 +142,30 @@ fn or_damaged<'a>(read: Option<Message<'a>>, what: Damaged) -> Option<Message<'a
 fn command(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     scan.tag("Command ")?;
     if scan.tag("(").is_some() {
-        return or_damaged(enqueued(scan), Damaged::Command);
+        return enqueued(scan);
     }
     let address = scan.hex()?;
     scan.tag(" complete")?;
     Some(Message::Complete { address, took_us: took(scan) })
 }
 
+/// A line that is cut before its verb may be one of these, too. Where commands are not dispatched directly (OpenCL, Windows,
+/// AMD_DIRECT_DISPATCH=0) further lines follow a command from thread to thread (clr, commandqueue.cpp).
 fn enqueued(mut scan: LineScan<'_>) -> Option<Message<'_>> {
-    let kind = scan.until(") enqueued: ")?;
+    let Some(kind) = scan.until(") ") else { return Some(Message::Damaged(Damaged::Command)) };
+    let verbs = ["enqueued: ", "processing: ", "submitted: ", "0x"];
+    let Some(verb) = verbs.into_iter().find(|verb| scan.0.starts_with(verb.as_bytes())) else {
+        let is_cut = verbs.iter().any(|verb| verb.as_bytes().starts_with(scan.0));
+        return is_cut.then_some(Message::Damaged(Damaged::Command));
+    };
+    if verb != "enqueued: " {
+        return None;
+    }
+    scan.tag(verb)?;
+    or_damaged(queued(kind, scan), Damaged::Command)
+}
+
+fn queued<'a>(kind: &'a [u8], mut scan: LineScan<'_>) -> Option<Message<'a>> {
     let address = scan.hex()?;
     let host_queue = if scan.tag(" to queue: ").is_some() { Some(scan.hex()?) } else { None };
     scan.ends().then_some(Message::Command { kind, address, host_queue })
@@ -150,22 +182,39 @@ fn took(mut scan: LineScan<'_>) -> Option<[i64; 3]> {
     Some(of)
 }
 
-/// Parses `ShaderName : %s` and, for graphs, `Graph ShaderName : %s, device id : %u`.
+/// Parses `ShaderName : %s`.
 fn kernel(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     scan.tag("ShaderName : ")?;
-    named(scan.0)
+    named(scan.0, false)
 }
 
-fn named(name: &[u8]) -> Option<Message<'_>> {
+/// Parses `!\tkernel : %s`, which clr writes where it uses PAL (Windows).
+fn kernel_of_pal(mut scan: LineScan<'_>) -> Option<Message<'_>> {
+    scan.tag("!")?;
+    scan.0 = scan.0.trim_ascii_start();
+    scan.tag("kernel : ")?;
+    named(scan.0, false)
+}
+
+fn named(name: &[u8], in_graph: bool) -> Option<Message<'_>> {
     let name = name.trim_ascii();
-    (!name.is_empty()).then_some(Message::Kernel(name))
+    (!name.is_empty()).then_some(Message::Kernel { name, in_graph })
+}
+
+/// Parses `Graph shader name : %s` (6.2 to 2025, later with the device) and `Graph ShaderName : %s, device id : %u` (2026).
+/// That in brackets is no kernel but the label of a barrier between kernels, whose packet has a line of its own.
+fn graph(mut scan: LineScan<'_>) -> Option<Message<'_>> {
+    scan.tag("Graph ")?;
+    scan.tag("ShaderName :").or_else(|| scan.tag("shader name :"))?;
+    let end = memmem::rfind(scan.0, b", device id :").unwrap_or(scan.0.len());
+    let name = scan.0[..end].trim_ascii();
+    if name.starts_with(b"[Graph ") && name.ends_with(b" barrier]") {
+        return None;
+    }
+    named(name, true)
 }
 
 fn gfx(mut scan: LineScan<'_>) -> Option<Message<'_>> {
-    if scan.tag("Graph ShaderName : ").is_some() {
-        let end = memmem::rfind(scan.0, b", device id :").unwrap_or(scan.0.len());
-        return named(&scan.0[..end]);
-    }
     scan.tag("Gfx Major/Minor/Stepping: ")?;
     let major = scan.number()?;
     scan.tag("/")?;
@@ -174,10 +223,14 @@ fn gfx(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     Some(Message::Gfx([major, minor, scan.number()?]))
 }
 
-/// Parses `Initalizing runtime stack, Enumerated GPU agents = %lu` (clr's spelling).
+/// Parses `Enumerated GPU agents = %lu`, and from 6.3 on `Initalizing runtime stack, Enumerated GPU agents = %lu` (clr's
+/// spelling).
 fn agents(mut scan: LineScan<'_>) -> Option<Message<'_>> {
-    scan.tag("Init")?;
-    scan.until("Enumerated GPU agents = ")?;
+    const COUNT: &str = "Enumerated GPU agents = ";
+    if !scan.0.starts_with(b"Init") && !scan.0.starts_with(COUNT.as_bytes()) {
+        return None;
+    }
+    scan.until(COUNT)?;
     Some(Message::Agents(scan.number()?))
 }
 
@@ -208,21 +261,49 @@ fn step<'a>(mut scan: LineScan<'a>, begin: &str, before: &str, step: LogStep) ->
     or_damaged(life::held(scan, before).map(message), Damaged::Queue)
 }
 
-/// Parses `Setting CU mask 0x%s for hardware queue %p`.
-fn cu_mask(mut scan: LineScan<'_>) -> Option<Message<'_>> {
-    scan.tag("Setting CU mask ")?;
+/// Parses `Deleting[ CG enabled] hardware queue %p ...`; the buffer of a queue's host calls is deleted with other words.
+fn deleted<'a>(mut scan: LineScan<'a>, begin: &str) -> Option<Message<'a>> {
+    scan.tag(begin)?;
+    scan.tag("CG enabled ");
+    let message = |address| Message::LogStep { address, step: LogStep::Deleted, references: None };
+    const QUEUE: &str = "hardware queue ";
+    if !scan.0.starts_with(QUEUE.as_bytes()) {
+        return None;
+    }
+    or_damaged(life::at(scan, QUEUE).map(message), Damaged::Queue)
+}
+
+/// Parses `Setting CU mask 0x%s for hardware queue %p`; 5.6 writes it small.
+fn cu_mask<'a>(mut scan: LineScan<'a>, word: &str) -> Option<Message<'a>> {
+    scan.tag(word)?;
+    scan.tag(" CU mask ")?;
     let read = life::at(scan, " for hardware queue ");
     let message = |address| Message::LogStep { address, step: LogStep::CuMask, references: None };
     or_damaged(read.map(message), Damaged::Queue)
 }
 
-/// Parses `Callback: Queue %p Aborting with error : %s Code: 0x%x ...`
+/// Parses the lines of clr's `callbackQueue`: `Callback: Queue %p Aborting with error : %s Code: 0x%x ...` for want of
+/// memory, `Callback: Queue %p aborting with error : %s code: 0x%x` for all other errors, and up to 5.2
+/// `Device::callbackQueue aborting with error : %s code: 0x%x`.
 fn abort(mut scan: LineScan<'_>) -> Option<Message<'_>> {
-    scan.tag("Callback: Queue ")?;
-    let address = scan.hex()?;
+    let address = if scan.tag("Callback: Queue ").is_some() {
+        Some(scan.hex()?)
+    } else {
+        scan.tag("Device::callbackQueue")?;
+        None
+    };
     scan.spaces();
-    scan.tag("Aborting with error")?;
-    Some(Message::Abort { address })
+    scan.tag("Aborting with error").or_else(|| scan.tag("aborting with error"))?;
+    scan.spaces();
+    scan.tag(":");
+    scan.spaces();
+    let length = scan.0.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+    let error = &scan.0[..length];
+    let code = ["code: 0x", "Code: 0x"].iter().find_map(|name| {
+        let at = memmem::rfind(scan.0, name.as_bytes())?;
+        LineScan(&scan.0[at + name.len()..]).hex()
+    });
+    Some(Message::Abort(Abort { address, error, code }))
 }
 
 /// clr corrected the spelling in 6.3.
@@ -233,28 +314,43 @@ fn full(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     Some(Message::QueueFull)
 }
 
-/// Parses `HSA Async Copy ...`, `HSA Copy ...`.
+/// Parses `HSA Copy ...`, `HSA Async Copy ...` and `HSA Async Blit Copy ...`. Those of rectangles have no size. What has no
+/// signal to wait for either announces a copy, which has a line of its own.
 fn copy(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     scan.tag("HSA ")?;
     scan.tag("Async ");
+    scan.tag("Blit ");
     scan.tag("Copy ")?;
     let engine = || {
         let mut scan = scan;
         scan.until("copy_engine=")?;
         scan.hex()
     };
-    let signal = packet::signal(scan);
-    let read = scan.field("size=").map(|bytes| Message::Copy { engine: engine(), bytes, signal });
-    or_damaged(read, Damaged::Copy)
+    let has = |text: &str| memmem::find(scan.0, text.as_bytes()).is_some();
+    let bytes = scan.field(" size=");
+    if bytes.is_some() || has("wait_event=0x") && !has(" size=") {
+        return Some(Message::Copy { engine: engine(), bytes, signal: packet::signal(scan) });
+    }
+    let is_cut = ["copy_engine", "dst=", "on copy_engine", "Rect", "wait_event"].iter().any(|begin| {
+        let length = begin.len().min(scan.0.len());
+        scan.0[..length] == begin.as_bytes()[..length]
+    });
+    is_cut.then_some(Message::Damaged(Damaged::Copy))
 }
 
-/// Parses `Signal = (0x%lx), Translated start/end = %ld / %ld, ...`.
+/// Parses `Signal = (0x%lx), Translated start/end = %ld / %ld, ...`, and as 5.6 to 6.2 write it
+/// `Signal = (0x%lx), start = %ld, end = %ld time taken= %ld ns`.
 fn ran(mut scan: LineScan<'_>) -> Option<Message<'_>> {
     scan.tag("Signal = (")?;
     let signal = scan.hex()?;
-    scan.tag("), Translated start/end = ")?;
+    let between = if scan.tag("), Translated start/end = ").is_some() {
+        " / "
+    } else {
+        scan.tag("), start = ")?;
+        ", end = "
+    };
     let begin_ns = i64::try_from(scan.number()?).ok()?;
-    scan.tag(" / ")?;
+    scan.tag(between)?;
     let end_ns = i64::try_from(scan.number()?).ok().filter(|_| scan.ends())?;
     Some(Message::Ran { signal, begin_ns, end_ns })
 }

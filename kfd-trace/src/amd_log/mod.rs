@@ -3,11 +3,16 @@
 //! In: bytes, in chunks of any size ([`lines`], [`Tally`]), and queues that KFD had ([`recorded`]). Out: a
 //! [`Report`] as text and as JSON, with the log's queues joined to KFD's ([`join`]). Nothing here does I/O;
 //! memory is bounded (limits.rs), and every line is in exactly one count of [`tally::LineCounts`].
+//! clr's lines are found behind what collectors of logs put before them ([`entries`]).
 //! For a timeline: the packets and copies, one by one ([`Correlator`]).
 
 mod capped;
 mod colours;
 mod correlate;
+mod encoding;
+pub mod entries;
+pub mod fault;
+pub mod hang;
 pub mod join;
 mod kind;
 pub mod life;
@@ -24,9 +29,13 @@ pub mod recorded;
 pub mod report;
 mod rows;
 mod scan;
+mod slots;
+pub mod source;
 pub mod tally;
 mod text;
+pub mod trouble;
 pub mod work;
+mod wrapped;
 
 pub use correlate::Correlator;
 pub use kind::CommandName;

@@ -2,7 +2,10 @@
 
 use super::limits::LATEST_US;
 use super::scan::LineScan;
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
+
+/// Longest name of a source file; on Windows it is the whole path.
+const LONGEST_FILE: usize = 300;
 
 /// Form of a prefix; a rough indication of the ROCm version, no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,13 +57,44 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Parses a line without colours; returns the prefix and the message after it. `None`: no prefix.
+    /// Finds the first prefix of a line without colours: its place, the prefix, and what is behind it.
     #[must_use]
+    pub fn find(line: &[u8]) -> Option<(usize, Prefix, &[u8])> {
+        if let Some((prefix, rest)) = Prefix::parse(line) {
+            return Some((0, prefix, rest));
+        }
+        Prefix::within(line).next()
+    }
+
+    /// The same for a message that may have a further line of clr behind it: one with a time.
+    #[inline]
+    pub(super) fn find_next(message: &[u8]) -> Option<(usize, Prefix, &[u8])> {
+        Prefix::within(message).find(|(_, prefix, _)| prefix.time_us.is_some())
+    }
+
+    /// Each is looked for no further than a few colons behind it, so that all together take time in proportion to the text.
+    #[inline]
+    fn within(text: &[u8]) -> impl Iterator<Item = (usize, Prefix, &[u8])> {
+        memchr_iter(b':', text).filter_map(|at| {
+            let (prefix, rest) = Prefix::parse(&text[at..])?;
+            Some((at, prefix, rest))
+        })
+    }
+
+    /// Parses what begins with a prefix; returns the prefix and the message after it. `None`: no prefix.
+    #[must_use]
+    #[inline]
     pub fn parse(line: &[u8]) -> Option<(Prefix, &[u8])> {
         let [b':', level @ b'0'..=b'9', b':', rest @ ..] = line else { return None };
-        let level = level - b'0';
-        // File names are short: a line without an early colon has no prefix.
-        let file = memchr(b':', &rest[..rest.len().min(200)])?;
+        Prefix::after_level(level - b'0', rest)
+    }
+
+    fn after_level(level: u8, rest: &[u8]) -> Option<(Prefix, &[u8])> {
+        // The drive of a path of Windows.
+        let drive = if let [b'A'..=b'Z' | b'a'..=b'z', b':', b'\\' | b'/', ..] = rest { 2 } else { 0 };
+        let rest = &rest[drive..];
+        // Without an early colon it has no prefix.
+        let file = memchr(b':', &rest[..rest.len().min(LONGEST_FILE)])?;
         let mut scan = LineScan(&rest[file + 1..]);
         scan.spaces();
         scan.number()?;
@@ -68,7 +102,10 @@ impl Prefix {
         scan.tag(":")?;
         scan.spaces();
         let Some((time_us, odd)) = time(&mut scan) else {
-            return Some((
+            // Less text is too much like that of others.
+            let name = rest[..file].trim_ascii_end();
+            let is_source = [".cpp", ".hpp", ".h", ".cc"].iter().any(|end| name.ends_with(end.as_bytes()));
+            return is_source.then_some((
                 Prefix { level, time_us: None, pid: None, tid: None, style: Style::Quoted },
                 scan.0,
             ));
@@ -169,10 +206,57 @@ mod tests {
     }
 
     #[test]
+    fn prefixes_behind_other_text_and_paths_of_windows() {
+        let found = |line: &str| {
+            let (at, prefix, rest) = Prefix::find(line.as_bytes()).unwrap();
+            (line[..at].to_owned(), prefix.level, prefix.time_us, String::from_utf8_lossy(rest).into_owned())
+        };
+        let text = |before: &str, level, time| (before.to_owned(), level, time, "t".to_owned());
+        for before in [
+            "",
+            "    ",
+            "> ",
+            "08:00:00 a:1: ",
+            "run.log:4:",
+            "12:",
+            "[1,3]<stderr>:",
+            "0/20 [00:00<?, ?it/s]",
+        ] {
+            assert_eq!(found(&format!("{before}:3:a.cpp:1: 7 us:  t")), text(before, 3, Some(7)));
+            assert_eq!(found(&format!("{before}:4:a.cpp:1: t")), text(before, 4, None));
+        }
+        assert_eq!(found(r":3:C:\src\a.cpp:3100: 7 us:  t"), text("", 3, Some(7)));
+        let next =
+            |message: &str| Prefix::find_next(message.as_bytes()).map(|(at, prefix, _)| (at, prefix.time_us));
+        assert_eq!(next("a us: b us: :4:a.cpp:1: 8 us:  t"), Some((12, Some(8))));
+        assert_eq!(
+            next("duration: 12 us: :4:a.cpp:1: t"),
+            None,
+            "without a time it may be text of a message"
+        );
+    }
+
+    #[test]
     fn what_is_no_prefix_is_not_taken_for_one() {
         let long = format!(":4:{}:1: x", "f".repeat(300));
-        for line in ["", ":", ":4", ":x:a:1: t", "4:a:1: t", ":4:a:b: t", ":4:a:1 t", " :4:a:1: t", &long] {
+        for line in [
+            "",
+            ":",
+            ":4",
+            ":x:a.cpp:1: t",
+            "4:a.cpp:1: t",
+            ":4:a.cpp:b: t",
+            ":4:a.cpp:1 t",
+            " :4:a.cpp:1: t",
+            ":4:a:1: t",
+            &long,
+        ] {
             assert_eq!(parsed(line), None, "{line}");
+        }
+        for line in
+            ["run.log:4::x.cpp:100: t", "a.c:3:12: error: b.cpp:1: t", "at 08:00:00: t", "1:2:3:4:5:6:7: t"]
+        {
+            assert_eq!(Prefix::find(line.as_bytes()), None, "{line}");
         }
         assert_eq!(parsed(":4:a:1: 99999999999999999 us: t"), None, "no machine runs for so long");
         let (prefix, rest) = parsed(":4:a:1: 1 us: [pid:99999999999 tid:0x1] t").unwrap();

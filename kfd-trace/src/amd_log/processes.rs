@@ -2,12 +2,13 @@
 
 use super::limits::PROCESSES;
 use super::queues::Span;
+use super::source::LogProcess;
 use std::collections::HashMap;
 
 /// Lines of a process, and their time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OfProcess {
-    pub pid: u32,
+    pub process: LogProcess,
     pub lines: u64,
     pub span: Span,
 }
@@ -16,7 +17,7 @@ pub struct OfProcess {
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
     all: Vec<OfProcess>,
-    index: HashMap<u32, usize>,
+    index: HashMap<LogProcess, usize>,
     /// Cache: most lines are of the same process as the previous line.
     last: usize,
     left_out: u64,
@@ -24,29 +25,29 @@ pub struct Processes {
 
 impl Processes {
     #[inline]
-    pub fn line(&mut self, pid: u32, time_us: Option<u64>) {
-        if self.all.get(self.last).is_none_or(|process| process.pid != pid) {
-            let Some(index) = self.find(pid) else {
+    pub fn line(&mut self, process: LogProcess, time_us: Option<u64>) {
+        if self.all.get(self.last).is_none_or(|last| last.process != process) {
+            let Some(index) = self.find(process) else {
                 self.left_out += 1;
                 return;
             };
             self.last = index;
         }
-        if let Some(process) = self.all.get_mut(self.last) {
-            process.lines += 1;
-            process.span.take(time_us);
+        if let Some(known) = self.all.get_mut(self.last) {
+            known.lines += 1;
+            known.span.take(time_us);
         }
     }
 
-    fn find(&mut self, pid: u32) -> Option<usize> {
-        if let Some(index) = self.index.get(&pid) {
+    fn find(&mut self, process: LogProcess) -> Option<usize> {
+        if let Some(index) = self.index.get(&process) {
             return Some(*index);
         }
         if self.all.len() >= PROCESSES {
             return None;
         }
-        self.index.insert(pid, self.all.len());
-        self.all.push(OfProcess { pid, ..OfProcess::default() });
+        self.index.insert(process, self.all.len());
+        self.all.push(OfProcess { process, ..OfProcess::default() });
         Some(self.all.len() - 1)
     }
 

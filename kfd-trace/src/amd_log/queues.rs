@@ -5,11 +5,12 @@ use super::capped::Capped;
 use super::life::{Birth, LogStep};
 use super::limits::{ADDRESSES, HOST_QUEUES_A_QUEUE, QUEUES, SHAPES};
 use super::packet::{Packet, PacketKind, PacketPointers, Shape};
+use super::source::LogProcess;
 
-/// A queue as named by its packets. The PID is the log's own; from 6.3 on, lines below level 4 have none.
+/// A queue as named by its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    pub pid: Option<u32>,
+    pub process: LogProcess,
     pub id: Option<u64>,
     pub hwq: u64,
     pub swq: Option<u64>,
@@ -48,6 +49,8 @@ pub struct Packets {
     pub span: Span,
     /// From packets whose line has `rptr` and `wptr`.
     pub backlog: Option<Backlog>,
+    /// Number of the kernel that was named right before the last dispatch, and the time of the dispatch's line.
+    pub last_kernel: Option<(u32, Option<u64>)>,
     /// Host queues whose command came right before a packet on the same thread.
     pub host_queues: Vec<u64>,
 }
@@ -120,9 +123,9 @@ pub struct Births {
 pub struct LogQueues {
     pub packets: Capped<Key, Packets, QUEUES>,
     pub shapes: Capped<(Key, Shape), u64, SHAPES>,
-    /// By PID, SWq and HWq.
-    pub births: Capped<(Option<u32>, u64, Option<u64>), Births, QUEUES>,
-    pub steps: Capped<(Option<u32>, u64), Steps, ADDRESSES>,
+    /// By process, SWq and HWq.
+    pub births: Capped<(LogProcess, u64, Option<u64>), Births, QUEUES>,
+    pub steps: Capped<(LogProcess, u64), Steps, ADDRESSES>,
     /// Now.
     streams: Streams,
     /// `None` while no line of a stream that takes a queue was read.
@@ -134,16 +137,17 @@ pub struct LogQueues {
 impl LogQueues {
     pub fn packet(
         &mut self,
-        pid: Option<u32>,
+        process: LogProcess,
         time_us: Option<u64>,
         packet: &Packet,
         host_queue: Option<u64>,
+        kernel: Option<(u32, Option<u64>)>,
     ) {
         if packet.kind == PacketKind::BarrierValue && packet.swq.is_none() {
             self.barrier_values_without_queue += 1;
             return;
         }
-        let key = Key { pid, id: packet.id, hwq: packet.hwq, swq: packet.swq };
+        let key = Key { process, id: packet.id, hwq: packet.hwq, swq: packet.swq };
         let Some(queue) = self.packets.at(key) else { return };
         *match packet.kind {
             PacketKind::Dispatch => &mut queue.dispatches,
@@ -153,6 +157,9 @@ impl LogQueues {
             PacketKind::Other => &mut queue.others,
         } += 1;
         queue.span.take(time_us);
+        if packet.shape.is_some() {
+            queue.last_kernel = kernel;
+        }
         if let Some(pointers) = packet.pointers {
             queue.backlog = Some(Backlog::take(queue.backlog, pointers, time_us));
         }
@@ -167,8 +174,8 @@ impl LogQueues {
         }
     }
 
-    pub fn birth(&mut self, pid: Option<u32>, time_us: Option<u64>, birth: Birth) {
-        if let Some(births) = self.births.at((pid, birth.swq, birth.hwq)) {
+    pub fn birth(&mut self, process: LogProcess, time_us: Option<u64>, birth: Birth) {
+        if let Some(births) = self.births.at((process, birth.swq, birth.hwq)) {
             births.count += 1;
             births.latest = Some(birth);
             births.span.take(time_us);
@@ -178,13 +185,13 @@ impl LogQueues {
     /// `references`: streams that then hold the queue, if the line has their number.
     pub fn step(
         &mut self,
-        pid: Option<u32>,
+        process: LogProcess,
         time_us: Option<u64>,
         address: u64,
         step: LogStep,
         references: Option<u64>,
     ) {
-        let Some(steps) = self.steps.at((pid, address)) else { return };
+        let Some(steps) = self.steps.at((process, address)) else { return };
         *match step {
             LogStep::Acquired => &mut steps.acquired,
             LogStep::Selected => &mut steps.selected,
@@ -211,8 +218,8 @@ impl LogQueues {
         }
     }
 
-    pub fn abort(&mut self, pid: Option<u32>, time_us: Option<u64>, address: u64) {
-        if let Some(steps) = self.steps.at((pid, address)) {
+    pub fn abort(&mut self, process: LogProcess, time_us: Option<u64>, address: u64) {
+        if let Some(steps) = self.steps.at((process, address)) {
             steps.aborted += 1;
             steps.span.take(time_us);
         }
@@ -223,11 +230,15 @@ impl LogQueues {
 mod tests {
     use super::*;
 
+    fn process(pid: u32) -> LogProcess {
+        LogProcess { pid: Some(pid), ..LogProcess::default() }
+    }
+
     #[test]
     fn streams_that_share_queues_are_counted_when_they_are_most() {
         let mut queues = LogQueues::default();
         let mut step = |pid, address, step, references| {
-            queues.step(Some(pid), None, address, step, references);
+            queues.step(process(pid), None, address, step, references);
             queues.most_streams
         };
         assert_eq!(step(7, 0x10, LogStep::CuMask, None), None);
@@ -247,7 +258,7 @@ mod tests {
         let most = step(7, 0x20, LogStep::Acquired, Some(4));
         assert_eq!(most, Some(Streams { most: 5, queues: 2 }), "one was deleted");
         let mut held =
-            |address| queues.steps.at((Some(7), address)).map(|steps| (steps.held, steps.most_held));
+            |address| queues.steps.at((process(7), address)).map(|steps| (steps.held, steps.most_held));
         assert_eq!((held(0x10), held(0x20)), (Some((0, 3)), Some((4, 4))));
     }
 
@@ -256,7 +267,7 @@ mod tests {
         let mut queues = LogQueues::default();
         let addresses = u64::try_from(ADDRESSES).unwrap();
         for address in 0..=addresses {
-            queues.step(None, None, address, LogStep::Acquired, Some(1));
+            queues.step(LogProcess::default(), None, address, LogStep::Acquired, Some(1));
         }
         assert_eq!(queues.steps.left_out(), 1);
         assert_eq!(queues.most_streams, Some(Streams { most: addresses, queues: addresses }));

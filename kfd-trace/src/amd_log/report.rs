@@ -9,7 +9,11 @@ use std::io::{self, Write};
 
 mod compose;
 mod queue;
+mod trouble;
 pub use queue::{BacklogReport, PacketHeader, QueueReport, ShapeReport};
+pub use trouble::{
+    AbortReport, AnalyzedReport, ErrorsReport, FaultReport, UnfinishedCommand, UnfinishedReport,
+};
 
 /// Version of the format.
 pub const SCHEMA: u32 = 1;
@@ -62,6 +66,9 @@ pub struct Report {
     pub commands: Vec<CommandReport>,
     pub host_queues: Vec<HostQueueReport>,
     pub completed: CompletedReport,
+    /// `null`: the log has no ends of commands.
+    pub unfinished: Option<UnfinishedReport>,
+    pub signals: SignalsReport,
     pub rate: RateReport,
     pub kernels: Vec<NameReport>,
     pub copies: Vec<CopiesReport>,
@@ -78,6 +85,12 @@ pub struct LinesReport {
     pub read: u64,
     pub other: u64,
     pub without_prefix: u64,
+    /// Without a prefix, and read: faults of ROCr, clr's analysis of a hang.
+    pub crash: u64,
+    /// Beginnings of lines that a container's runtime cut, read with their ends.
+    pub partial: u64,
+    /// Lines of the log that were behind another one on the same line: they are not in `total`.
+    pub appended: u64,
     pub blank: u64,
     pub overlong: u64,
     pub damaged: Vec<NameReport>,
@@ -94,7 +107,9 @@ pub struct NameReport {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct ProcessReport {
-    pub pid: u32,
+    /// Label of its rank or container, if lines have one.
+    pub source: Option<String>,
+    pub pid: Option<u32>,
     pub lines: u64,
     pub first_mono_us: Option<u64>,
     pub last_mono_us: Option<u64>,
@@ -108,6 +123,7 @@ pub struct GpusReport {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct CommandReport {
+    pub source: Option<String>,
     pub pid: Option<u32>,
     pub kind: String,
     pub count: u64,
@@ -115,6 +131,7 @@ pub struct CommandReport {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct HostQueueReport {
+    pub source: Option<String>,
     pub pid: Option<u32>,
     pub address: String,
     pub commands: u64,
@@ -149,21 +166,23 @@ pub struct CopiesReport {
     pub engine: Option<String>,
     pub count: u64,
     pub bytes: u128,
+    /// Copies of rectangles: their lines have no size.
+    pub without_size: u64,
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub struct ErrorsReport {
-    /// Returned by API calls, except `hipSuccess`. `hipErrorNotReady` is not a fault.
-    pub returned: Vec<NameReport>,
-    pub returned_success: u64,
-    pub queue_aborts: u64,
-    /// The first lines of level 1, and of queue aborts.
-    pub lines: Vec<String>,
+/// GPU times of signals.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SignalsReport {
+    pub count: u64,
+    pub gpu_ns: i128,
 }
 
 /// Lines not counted in detail for lack of room (limits.rs): the figures of these are too low.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
+    pub sources: u64,
+    pub analysis: u64,
+    pub unfinished: u64,
     pub processes: u64,
     pub queues: u64,
     pub shapes: u64,

@@ -3,13 +3,14 @@
 use super::life::Birth;
 use super::packet::Shape;
 use super::queues::{Births, Key, LogQueues, Packets, Span, Steps};
+use super::source::LogProcess;
 use std::collections::HashMap;
 
 /// One queue. Where lines have too little information, one queue has two rows: up to 6.1 its creation names
 /// the SWq and its packets the HWq.
 #[derive(Clone, Debug, Default)]
 pub struct QueueRow {
-    pub pid: Option<u32>,
+    pub process: LogProcess,
     pub id: Option<u64>,
     pub hwq: Option<u64>,
     pub swq: Option<u64>,
@@ -50,34 +51,34 @@ pub(super) fn rows(queues: &LogQueues) -> Vec<QueueRow> {
         row.shapes.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
     }
     let places = places(&rows);
-    for ((pid, swq, hwq), births) in queues.births.sorted() {
+    for ((process, swq, hwq), births) in queues.births.sorted() {
         let known = match hwq {
-            Some(hwq) => one(&rows, &places, hwq, pid, |row| {
+            Some(hwq) => one(&rows, &places, hwq, process, |row| {
                 row.hwq == Some(hwq) && row.swq.is_none_or(|own| own == swq)
             }),
-            None => one(&rows, &places, swq, pid, |row| row.swq == Some(swq)),
+            None => one(&rows, &places, swq, process, |row| row.swq == Some(swq)),
         };
         let index = known.unwrap_or(rows.len());
         if known.is_none() {
-            rows.push(QueueRow { pid, hwq, swq: Some(swq), ..QueueRow::default() });
+            rows.push(QueueRow { process, hwq, swq: Some(swq), ..QueueRow::default() });
         }
         born(&mut rows[index], births);
     }
     let places = self::places(&rows);
-    for ((pid, address), steps) in queues.steps.sorted() {
-        let known = one(&rows, &places, address, pid, |_| true);
+    for ((process, address), steps) in queues.steps.sorted() {
+        let known = one(&rows, &places, address, process, |_| true);
         let index = known.unwrap_or(rows.len());
         if known.is_none() {
-            rows.push(QueueRow { pid, address: Some(address), ..QueueRow::default() });
+            rows.push(QueueRow { process, address: Some(address), ..QueueRow::default() });
         }
-        stepped(&mut rows[index], pid, steps);
+        stepped(&mut rows[index], process, steps);
     }
     rows
 }
 
 fn with_packets(key: Key, packets: &Packets) -> QueueRow {
     QueueRow {
-        pid: key.pid,
+        process: key.process,
         id: key.id,
         hwq: Some(key.hwq),
         swq: key.swq,
@@ -96,8 +97,8 @@ fn born(row: &mut QueueRow, births: &Births) {
     row.span.merge(births.span);
 }
 
-fn stepped(row: &mut QueueRow, pid: Option<u32>, steps: &Steps) {
-    row.pid = row.pid.or(pid);
+fn stepped(row: &mut QueueRow, process: LogProcess, steps: &Steps) {
+    row.process.pid = row.process.pid.or(process.pid);
     let sum = &mut row.steps;
     sum.acquired += steps.acquired;
     sum.selected += steps.selected;
@@ -125,17 +126,20 @@ fn one(
     rows: &[QueueRow],
     places: &HashMap<u64, Vec<usize>>,
     address: u64,
-    pid: Option<u32>,
+    process: LogProcess,
     fits: impl Fn(&QueueRow) -> bool,
 ) -> Option<usize> {
     let at = || places.get(&address).into_iter().flatten().copied().filter(|index| fits(&rows[*index]));
-    let mut same = at().filter(|index| rows[*index].pid == pid);
+    let mut same = at().filter(|index| rows[*index].process == process);
     match (same.next(), same.next()) {
         (Some(index), None) => return Some(index),
         (Some(_), Some(_)) => return None,
         (None, _) => {}
     }
-    let mut may_be = at().filter(|index| pid.is_none() || rows[*index].pid.is_none());
+    let mut may_be = at().filter(|index| {
+        let other = rows[*index].process;
+        other.source == process.source && (process.pid.is_none() || other.pid.is_none())
+    });
     may_be.next().filter(|_| may_be.next().is_none())
 }
 
@@ -164,12 +168,20 @@ mod tests {
         let rows = rows_of(&[BORN, acquired, &packet(7, 1)]);
         assert_eq!(rows.len(), 1);
         let row = &rows[0];
-        assert_eq!((row.pid, row.id, row.created, row.steps.acquired), (Some(7), Some(1), 1, 1));
+        assert_eq!((row.process.pid, row.id, row.created, row.steps.acquired), (Some(7), Some(1), 1, 1));
         assert_eq!(row.span.0, Some((5, 9)));
+        let labelled = |label: &str, line: &str| format!("[rank{label}]:{line}");
+        let rows =
+            rows_of(&[&labelled("0", BORN), &labelled("1", &packet(7, 1)), &labelled("0", &packet(7, 1))]);
+        assert_eq!(
+            rows.iter().map(|row| row.created).collect::<Vec<_>>(),
+            [1, 0],
+            "of two ranks with one PID"
+        );
         let rows = rows_of(&[BORN, acquired, &packet(7, 1), &packet(8, 1)]);
         assert_eq!(rows.len(), 3, "the process of the line is ambiguous");
         assert_eq!(rows.iter().map(|row| row.created).collect::<Vec<_>>(), [0, 0, 1]);
-        assert_eq!((rows[2].pid, rows[2].steps.acquired), (None, 1), "neither line names a process");
+        assert_eq!((rows[2].process.pid, rows[2].steps.acquired), (None, 1), "neither line names a process");
     }
 
     #[test]

@@ -1,15 +1,20 @@
 //! Counts a log, line by line.
 
 use super::capped::{Capped, Names};
+use super::entries::{Entries, Entry};
 use super::kind::CommandName;
 use super::life::QueuePool;
+use super::limits;
 use super::lines::LogLine;
 use super::message::{Damaged, Message};
 use super::prefix::{Prefix, Style};
 use super::processes::Processes;
 use super::queues::{LogQueues, Span};
 use super::rate::CommandRate;
-use super::{colours, limits};
+use super::slots::Slots;
+use super::source::{LogProcess, Source};
+use super::trouble::Trouble;
+use super::{fault, packet::Packet};
 
 /// Index of the series in [`CommandRate`].
 pub const COMMANDS: usize = 0;
@@ -20,6 +25,24 @@ pub const DISPATCHES: usize = 1;
 pub struct Copies {
     pub count: u64,
     pub bytes: u128,
+    /// Those whose line has no size: copies of rectangles.
+    pub without_size: u64,
+}
+
+/// GPU times of signals: of packets and copies, one by one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Signals {
+    pub count: u64,
+    pub gpu_ns: i128,
+}
+
+/// A command that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnderWay {
+    pub kind: CommandName,
+    /// When it was queued, microseconds of CLOCK_MONOTONIC.
+    pub since_us: Option<u64>,
+    pub host_queue: Option<u64>,
 }
 
 /// Commands that ended. Times are microseconds, of profiled commands.
@@ -40,6 +63,10 @@ pub struct LineCounts {
     /// Log lines that the report does not use.
     pub other: u64,
     pub without_prefix: u64,
+    /// Lines without a prefix that the report uses: faults of ROCr, clr's analysis of a hang.
+    pub crash: u64,
+    /// Beginnings of lines that a container's runtime cut; they are read with the next line of their stream.
+    pub partial: u64,
     pub blank: u64,
     pub overlong: u64,
     pub damaged: [u64; Damaged::ALL.len()],
@@ -54,8 +81,8 @@ pub struct Tally {
     pub span: Span,
     pub processes: Processes,
     pub queues: LogQueues,
-    pub commands: Capped<(Option<u32>, CommandName), u64, { limits::KINDS }>,
-    pub host_queues: Capped<(Option<u32>, u64), u64, { limits::HOST_QUEUES }>,
+    pub commands: Capped<(LogProcess, CommandName), u64, { limits::KINDS }>,
+    pub host_queues: Capped<(LogProcess, u64), u64, { limits::HOST_QUEUES }>,
     pub completed: Completed,
     pub rate: CommandRate,
     pub kernels: Names,
@@ -65,14 +92,16 @@ pub struct Tally {
     pub pool: Option<QueuePool>,
     pub agents: Option<u64>,
     pub gfx: Capped<[u64; 3], u64, { limits::GFX_VERSIONS }>,
-    pub returned: Names,
-    pub returned_success: u64,
-    pub aborts: u64,
-    /// The first lines of level 1 and of aborts, without prefix.
-    pub error_lines: Vec<Vec<u8>>,
+    pub signals: Signals,
+    pub trouble: Trouble,
+    pub entries: Entries,
+    /// Commands without an end so far, by the address of clr's object.
+    pub under_way: Capped<(LogProcess, u64), Option<UnderWay>, { limits::COMMANDS_UNDER_WAY }>,
+    slots: Slots,
     /// Thread and host queue of the last command.
-    submitting: Option<(u32, u64, u64)>,
-    bare: Vec<u8>,
+    submitting: Option<(LogProcess, u64, u64)>,
+    /// Thread and number of the last kernel's name.
+    naming: Option<(LogProcess, Option<u64>, u32)>,
 }
 
 impl Default for Tally {
@@ -92,16 +121,13 @@ impl Default for Tally {
             pool: None,
             agents: None,
             gfx: Capped::default(),
-            returned: Names::new(
-                limits::ERROR_NAMES,
-                limits::ERROR_NAMES * limits::LONGEST_NAME,
-                limits::LONGEST_NAME,
-            ),
-            returned_success: 0,
-            aborts: 0,
-            error_lines: Vec::new(),
+            signals: Signals::default(),
+            trouble: Trouble::default(),
+            entries: Entries::default(),
+            under_way: Capped::default(),
+            slots: Slots::default(),
             submitting: None,
-            bare: Vec::new(),
+            naming: None,
         }
     }
 }
@@ -110,84 +136,92 @@ impl Tally {
     /// Counts one line.
     pub fn line(&mut self, line: LogLine<'_>) {
         self.lines.total += 1;
-        let LogLine::Whole(line) = line else {
-            self.lines.overlong += 1;
-            return;
-        };
-        if !colours::any(line) {
-            self.plain(line);
-            return;
-        }
-        let mut bare = std::mem::take(&mut self.bare);
-        colours::strip(line, &mut bare);
-        self.plain(&bare);
-        self.bare = bare;
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.line(line, |source, entry| match entry {
+            Entry::Log(prefix, text) => self.log(source, &prefix, text),
+            Entry::Foreign(text) => self.foreign(source, text),
+            Entry::Blank => self.lines.blank += 1,
+            Entry::Overlong => self.lines.overlong += 1,
+            Entry::Partial => self.lines.partial += 1,
+        });
+        self.entries = entries;
     }
 
-    fn plain(&mut self, line: &[u8]) {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() {
-            self.lines.blank += 1;
-            return;
+    fn foreign(&mut self, source: Source, text: &[u8]) {
+        let fault = fault::without_prefix(text);
+        if let Some(fault) = &fault {
+            self.trouble.fault(LogProcess { source, pid: None }, None, fault);
+            self.trouble.line(text.trim_ascii());
         }
-        let Some((prefix, text)) = Prefix::parse(line) else {
+        if fault.is_some() || self.trouble.analysis.line(source, text) {
+            self.lines.crash += 1;
+        } else {
             self.lines.without_prefix += 1;
-            return;
-        };
+        }
+    }
+
+    fn log(&mut self, source: Source, prefix: &Prefix, text: &[u8]) {
+        let process = LogProcess { source, pid: prefix.pid };
         self.lines.by_level[usize::from(prefix.level)] += 1;
         self.lines.styles[prefix.style as usize] += 1;
         self.span.take(prefix.time_us);
-        if let Some(pid) = prefix.pid {
-            self.processes.line(pid, prefix.time_us);
+        if prefix.pid.is_some() {
+            self.processes.line(process, prefix.time_us);
         }
         let message = Message::parse(text);
         match message {
-            // The times of single packets are on a timeline.
-            Message::Other | Message::Ran { .. } => self.lines.other += 1,
+            Message::Other => self.lines.other += 1,
             Message::Damaged(what) => self.lines.damaged[what as usize] += 1,
             _ => self.lines.read += 1,
         }
-        if prefix.level == 1 || matches!(message, Message::Abort { .. }) {
-            self.error_line(text);
+        if prefix.level <= 1 || matches!(message, Message::Abort(_) | Message::Fault(_)) {
+            self.trouble.line(text);
         }
-        self.message(&prefix, message);
+        self.message(process, prefix, message);
     }
 
-    fn error_line(&mut self, text: &[u8]) {
-        if self.error_lines.len() < limits::ERROR_LINES {
-            self.error_lines.push(text[..text.len().min(limits::ERROR_LINE)].to_vec());
-        }
-    }
-
-    fn message(&mut self, prefix: &Prefix, message: Message<'_>) {
-        let (pid, time_us) = (prefix.pid, prefix.time_us);
+    fn message(&mut self, process: LogProcess, prefix: &Prefix, message: Message<'_>) {
+        let time_us = prefix.time_us;
         match message {
-            Message::Other | Message::Ran { .. } | Message::Damaged(_) => {}
-            Message::Packet(packet) => {
-                if packet.shape.is_some() {
-                    self.rate(time_us, DISPATCHES);
-                }
-                let host_queue =
-                    self.submitting.filter(|last| (Some(last.0), Some(last.1)) == (pid, prefix.tid));
-                self.queues.packet(pid, time_us, &packet, host_queue.map(|(.., queue)| queue));
+            Message::Other | Message::Damaged(_) => {}
+            Message::Packet(packet) => self.packet(process, prefix, packet),
+            Message::Command { kind, address, host_queue } => {
+                self.command(process, prefix, kind, address, host_queue);
             }
-            Message::Command { kind, host_queue, .. } => self.command(prefix, kind, host_queue),
-            Message::Complete { took_us, .. } => self.complete(prefix.time_us, took_us),
-            Message::Kernel(name) => self.kernels.count(name),
+            Message::Complete { address, took_us } => {
+                self.under_way.remove(&(process, address));
+                self.complete(time_us, took_us);
+            }
+            Message::Ran { begin_ns, end_ns, .. } => {
+                self.signals.count += 1;
+                self.signals.gpu_ns += i128::from(end_ns) - i128::from(begin_ns);
+            }
+            Message::Kernel { name, in_graph } => {
+                let number = self.kernels.count(name);
+                self.naming = number.map(|number| (process, prefix.tid, number));
+                self.slots.kernel(process, prefix.tid, in_graph);
+            }
             Message::QueuePool(pool) => self.pool = Some(pool),
-            Message::Birth(birth) => self.queues.birth(pid, time_us, birth),
+            Message::Birth(birth) => {
+                self.slots.birth(process, &birth);
+                self.queues.birth(process, time_us, birth);
+            }
             Message::LogStep { address, step, references } => {
-                self.queues.step(pid, time_us, address, step, references);
+                self.queues.step(process, time_us, address, step, references);
             }
-            Message::Abort { address } => {
-                self.aborts += 1;
-                self.queues.abort(pid, time_us, address);
+            Message::Abort(abort) => {
+                self.trouble.abort(process, time_us, &abort);
+                if let Some(address) = abort.address {
+                    self.queues.abort(process, time_us, address);
+                }
             }
+            Message::Fault(fault) => self.trouble.fault(process, time_us, &fault),
             Message::QueueFull => self.queue_full += 1,
             Message::Copy { engine, bytes, .. } => {
                 if let Some(copies) = self.copies.at(engine) {
                     copies.count += 1;
-                    copies.bytes += u128::from(bytes);
+                    copies.bytes += u128::from(bytes.unwrap_or(0));
+                    copies.without_size += u64::from(bytes.is_none());
                 }
             }
             Message::Agents(count) => self.agents = Some(count),
@@ -196,9 +230,23 @@ impl Tally {
                     *count += 1;
                 }
             }
-            Message::Returned(b"hipSuccess") => self.returned_success += 1,
-            Message::Returned(error) => self.returned.count(error),
+            Message::Returned(error) => self.trouble.returned(error),
         }
+    }
+
+    fn packet(&mut self, process: LogProcess, prefix: &Prefix, mut packet: Packet) {
+        self.slots.resolve(process, prefix.tid, &mut packet);
+        let host_queue = self.submitting.filter(|last| (last.0, Some(last.1)) == (process, prefix.tid));
+        let mut kernel = None;
+        if packet.shape.is_some() {
+            self.rate(prefix.time_us, DISPATCHES);
+            // From 6.3 on the line of a name may have no thread.
+            let named = self.naming.take_if(|(other, tid, _)| {
+                other.source == process.source && (tid.is_none() || (*other, *tid) == (process, prefix.tid))
+            });
+            kernel = named.map(|(.., number)| (number, prefix.time_us));
+        }
+        self.queues.packet(process, prefix.time_us, &packet, host_queue.map(|(.., queue)| queue), kernel);
     }
 
     fn rate(&mut self, time_us: Option<u64>, which: usize) {
@@ -207,16 +255,27 @@ impl Tally {
         }
     }
 
-    fn command(&mut self, prefix: &Prefix, kind: &[u8], host_queue: Option<u64>) {
+    fn command(
+        &mut self,
+        process: LogProcess,
+        prefix: &Prefix,
+        kind: &[u8],
+        address: u64,
+        host_queue: Option<u64>,
+    ) {
         self.rate(prefix.time_us, COMMANDS);
-        if let Some(count) = self.commands.at((prefix.pid, CommandName::new(kind))) {
+        let kind = CommandName::new(kind);
+        if let Some(count) = self.commands.at((process, kind)) {
             *count += 1;
+        }
+        if let Some(under_way) = self.under_way.at((process, address)) {
+            *under_way = Some(UnderWay { kind, since_us: prefix.time_us, host_queue });
         }
         let Some(host_queue) = host_queue else { return };
-        if let Some(count) = self.host_queues.at((prefix.pid, host_queue)) {
+        if let Some(count) = self.host_queues.at((process, host_queue)) {
             *count += 1;
         }
-        self.submitting = prefix.pid.zip(prefix.tid).map(|(pid, tid)| (pid, tid, host_queue));
+        self.submitting = prefix.tid.map(|tid| (process, tid, host_queue));
     }
 
     fn complete(&mut self, time_us: Option<u64>, took_us: Option<[i64; 3]>) {

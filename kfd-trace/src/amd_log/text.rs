@@ -1,11 +1,14 @@
 //! The report as text.
 
 use super::join::JoinResult;
-use super::report::{QueueReport, Report, ShapeReport};
+use super::report::{ProcessReport, QueueReport, Report, ShapeReport};
 use crate::text::clock::span;
+use crate::text::count::counted;
 use crate::text::escape;
 use crate::text::table::plain;
 use std::io::{self, Write};
+
+mod crash;
 
 /// Kernel names that are shown, and the letters of each.
 const KERNELS: usize = 10;
@@ -35,7 +38,8 @@ impl Report {
     fn head(&self, out: &mut impl Write) -> io::Result<()> {
         for input in &self.inputs {
             let of = input.compression.map(|name| format!(" ({name})")).unwrap_or_default();
-            writeln!(out, "log        {}{of}: {} bytes", escape::terminal(&input.name), input.bytes)?;
+            let bytes = counted(input.bytes, "byte", "bytes");
+            writeln!(out, "log        {}{of}: {bytes}", escape::terminal(&input.name))?;
         }
         let lines = &self.lines;
         let damaged: u64 = lines.damaged.iter().map(|kind| kind.count).sum();
@@ -46,6 +50,13 @@ impl Report {
             "lines      {}: {} read, {} unrelated, {} without prefix, {} blank, {damaged} damaged, {} too long",
             lines.total, lines.read, lines.other, lines.without_prefix, lines.blank, lines.overlong
         )?;
+        if lines.crash + lines.partial > 0 {
+            writeln!(
+                out,
+                "           {} of crashes, without prefix; {} cut by a container's runtime and joined",
+                lines.crash, lines.partial
+            )?;
+        }
         writeln!(out, "prefixes   {}", or_dash(styles.join(", ")))?;
         if let (Some(first), Some(last), Some(duration)) =
             (self.first_mono_us, self.last_mono_us, self.duration_us)
@@ -53,13 +64,16 @@ impl Report {
             let duration = span(duration.saturating_mul(1000));
             writeln!(out, "time       {duration} (CLOCK_MONOTONIC {} to {})", seconds(first), seconds(last))?;
         }
-        let pids: Vec<String> =
-            self.processes.iter().take(10).map(|of| format!("{} ({} lines)", of.pid, of.lines)).collect();
+        let pids: Vec<String> = self.processes.iter().take(10).map(process).collect();
         let more = self.processes.len().saturating_sub(pids.len());
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         writeln!(out, "PIDs       {}{more}", or_dash(pids.join(", ")))?;
-        let gfx: Vec<String> =
-            self.gpus.gfx.iter().map(|gfx| format!("{} ({} lines)", gfx.name, gfx.count)).collect();
+        let gfx: Vec<String> = self
+            .gpus
+            .gfx
+            .iter()
+            .map(|gfx| format!("{} ({})", gfx.name, counted(gfx.count, "line", "lines")))
+            .collect();
         let found = self.gpus.found.map_or_else(|| "-".to_owned(), |found| found.to_string());
         writeln!(out, "GPUs       {found}; {}", or_dash(gfx.join(", ")))?;
         if let Some(pool) = self.pool {
@@ -70,8 +84,8 @@ impl Report {
             )?;
         }
         if let Some(streams) = self.streams {
-            let (most, queues) = (streams.most, streams.queues);
-            writeln!(out, "streams    at most {most} at once, on {queues} queues")?;
+            let (most, queues) = (streams.most, counted(streams.queues, "queue", "queues"));
+            writeln!(out, "streams    at most {most} at once, on {queues}")?;
         }
         Ok(())
     }
@@ -80,7 +94,8 @@ impl Report {
         if self.queues.is_empty() {
             return writeln!(out, "queues     none");
         }
-        const HEADER: [&str; 17] = [
+        const HEADER: [&str; 18] = [
+            "SOURCE",
             "PID",
             "ID",
             "HWQ",
@@ -101,6 +116,7 @@ impl Report {
         ];
         let rows = self.queues.iter().map(|queue| {
             let cells = [
+                label(queue.source.as_ref()),
                 shown(queue.pid),
                 shown(queue.id),
                 shown(queue.hwq.as_ref()),
@@ -121,7 +137,22 @@ impl Report {
             ];
             cells.to_vec()
         });
-        writeln!(out, "\n{}", plain(&HEADER, rows.collect(), &[0, 1, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]))
+        const RIGHT: [usize; 12] = [1, 2, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+        writeln!(out, "\n{}", self.table(&HEADER, rows.collect(), &RIGHT))
+    }
+
+    /// A table whose first column is the label of the rank or container, which most logs do not have.
+    fn table(&self, header: &[&str], mut rows: Vec<Vec<String>>, right: &[usize]) -> String {
+        let has_labels = self.queues.iter().any(|queue| queue.source.is_some())
+            || self.commands.iter().any(|command| command.source.is_some());
+        if has_labels {
+            return plain(header, rows, right);
+        }
+        for row in &mut rows {
+            row.remove(0);
+        }
+        let right: Vec<usize> = right.iter().map(|column| column - 1).collect();
+        plain(&header[1..], rows, &right)
     }
 
     fn shapes(&self, out: &mut impl Write) -> io::Result<()> {
@@ -149,13 +180,18 @@ impl Report {
         if !self.commands.is_empty() {
             let rows = self.commands.iter().map(|of| {
                 vec![
+                    label(of.source.as_ref()),
                     shown(of.pid),
                     escape::terminal(&of.kind),
                     of.count.to_string(),
                     self.mean_time(of.count),
                 ]
             });
-            writeln!(out, "\n{}", plain(&["PID", "COMMAND", "COUNT", "ONE IN"], rows.collect(), &[0, 2, 3]))?;
+            writeln!(
+                out,
+                "\n{}",
+                self.table(&["SOURCE", "PID", "COMMAND", "COUNT", "ONE IN"], rows.collect(), &[1, 3, 4])
+            )?;
         }
         let intervals = &self.rate.intervals;
         if let (Some(most), true) =
@@ -164,22 +200,29 @@ impl Report {
             let least = intervals[..intervals.len() - 1].iter().skip(1).map(|of| of.dispatches).min();
             writeln!(
                 out,
-                "\nrate       in {} intervals of {}: at most {} commands and {} dispatches (from {}), at least {} dispatches but for the first and last",
+                "\nrate       in {} intervals of {}: at most {} and {} (from {}), at least {} but for the first and last",
                 intervals.len(),
                 span(self.rate.interval_us.saturating_mul(1000)),
-                most.commands,
-                most.dispatches,
+                counted(most.commands, "command", "commands"),
+                counted(most.dispatches, "dispatch", "dispatches"),
                 seconds(most.from_mono_us),
-                shown(least),
+                least.map_or_else(|| "-".to_owned(), |least| counted(least, "dispatch", "dispatches")),
             )?;
         }
         if self.completed.count > 0 {
             let of = &self.completed;
             writeln!(
                 out,
-                "completed  {} commands, {} of them profiled: {} us on GPUs",
-                of.count, of.profiled, of.gpu_us
+                "completed  {}, {} of them profiled: {} us on GPUs",
+                counted(of.count, "command", "commands"),
+                of.profiled,
+                of.gpu_us
             )?;
+        }
+        if self.signals.count > 0 {
+            let of = &self.signals;
+            let signals = counted(of.count, "signal", "signals");
+            writeln!(out, "signals    {signals} with times of the GPU: {} ns in sum", of.gpu_ns)?;
         }
         Ok(())
     }
@@ -193,7 +236,14 @@ impl Report {
     fn copies(&self, out: &mut impl Write) -> io::Result<()> {
         for copies in &self.copies {
             let engine = copies.engine.as_deref().unwrap_or("unknown");
-            writeln!(out, "copies     {} of {} bytes, engine {engine}", copies.count, copies.bytes)?;
+            let (sized, unsized_) = (copies.count - copies.without_size, copies.without_size);
+            if sized > 0 {
+                let bytes = counted(copies.bytes, "byte", "bytes");
+                writeln!(out, "copies     {sized} of {bytes}, engine {engine}")?;
+            }
+            if unsized_ > 0 {
+                writeln!(out, "copies     {unsized_} whose lines have no size, engine {engine}")?;
+            }
         }
         Ok(())
     }
@@ -202,7 +252,7 @@ impl Report {
         if self.kernels.is_empty() {
             return Ok(());
         }
-        writeln!(out, "\nkernels    {} names", self.kernels.len())?;
+        writeln!(out, "\nkernels    {}", counted(self.kernels.len(), "name", "names"))?;
         for kernel in self.kernels.iter().take(KERNELS) {
             let mut name: String = kernel.name.chars().take(KERNEL).collect();
             if name.len() < kernel.name.len() {
@@ -214,11 +264,14 @@ impl Report {
     }
 
     fn trouble(&self, out: &mut impl Write) -> io::Result<()> {
+        let errors = &self.errors;
+        let full = counted(self.queue_full, "time", "times");
         writeln!(
             out,
-            "\nqueue full {} times; queues aborted: {}",
-            self.queue_full, self.errors.queue_aborts
+            "\nqueue full {full}; queues aborted: {}; reports of faults: {}",
+            errors.queue_aborts, errors.fault_reports
         )?;
+        self.crash(out)?;
         for error in &self.errors.returned {
             writeln!(out, "returned   {} {}", error.count, escape::terminal(&error.name))?;
         }
@@ -227,6 +280,12 @@ impl Report {
         }
         Ok(())
     }
+}
+
+/// `4300 of rank3 (7 lines)`.
+fn process(of: &ProcessReport) -> String {
+    let lines = counted(of.lines, "line", "lines");
+    format!("{}{} ({lines})", shown(of.pid), of_source(of.source.as_ref()))
 }
 
 fn shape_cells(queue: &QueueReport, shape: &ShapeReport) -> Vec<String> {
@@ -260,14 +319,23 @@ fn kfd(queue: &QueueReport) -> String {
     format!("PID {}{comm} queue {}{gpu}", shown(kfd.pid), shown(kfd.queue_id))
 }
 
-fn shown(value: Option<impl ToString>) -> String {
+pub(super) fn shown(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+fn label(source: Option<&String>) -> String {
+    source.map_or_else(|| "-".to_owned(), |source| escape::terminal(source))
+}
+
+/// ` of rank3`, or nothing.
+pub(super) fn of_source(source: Option<&String>) -> String {
+    source.map_or_else(String::new, |source| format!(" of {}", escape::terminal(source)))
 }
 
 fn or_dash(text: String) -> String {
     if text.is_empty() { "-".to_owned() } else { text }
 }
 
-fn seconds(us: u64) -> String {
+pub(super) fn seconds(us: u64) -> String {
     format!("{}.{:06} s", us / 1_000_000, us % 1_000_000)
 }

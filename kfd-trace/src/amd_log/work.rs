@@ -3,13 +3,13 @@
 use super::kind::CommandName;
 use super::life::Birth;
 use super::packet::Packet;
+use super::source::LogProcess;
 use std::rc::Rc;
 
 /// A packet, a copy, or a command of several of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
-    /// In the process's own namespace; `None` where its line has none.
-    pub pid: Option<u32>,
+    pub process: LogProcess,
     /// When its line was written, just before the GPU gets it: microseconds of CLOCK_MONOTONIC.
     pub at_us: u64,
     pub task: Task,
@@ -23,10 +23,10 @@ pub struct Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     Packet(Packet),
-    /// Bytes; the engine is a bit mask, absent for copies that choose none.
+    /// Bytes, absent for rectangles; the engine is a bit mask, absent for copies that choose none.
     Copy {
         engine: Option<u64>,
-        bytes: u64,
+        bytes: Option<u64>,
     },
     /// A queue was created, between this line and the one that says what queues there are, if that is there: microseconds
     /// of CLOCK_MONOTONIC.

@@ -44,6 +44,7 @@ Open it at https://ui.perfetto.dev, which keeps it in the browser.
 Examples:
   kfd-trace timeline night.rec                 writes night.pftrace
   kfd-trace timeline night.rec --amd-log app.log     with the dispatches of a log
+  kfd-trace timeline --amd-log app.log           a log alone, into app.pftrace
   kfd-trace timeline --duration 10s -o now.pftrace   what happens from now on
   kfd-trace timeline night.rec -o - | gzip > night.pftrace.gz";
 

@@ -62,8 +62,9 @@ pub struct ReplayArgs {
 /// Options of `timeline`.
 #[derive(Args, Clone, Debug)]
 pub struct TimelineArgs {
-    /// The recording, or the folder of a daemon's; `-` is standard input. Without it, with --duration, what happens now.
-    #[arg(value_name = "FILE", required_unless_present = "duration", conflicts_with = "duration")]
+    /// The recording, or the folder of a daemon's; `-` is standard input. Without it: with --duration what happens now, with
+    /// --amd-log the logs alone.
+    #[arg(value_name = "FILE", required_unless_present_any = ["duration", "amd_log"], conflicts_with = "duration")]
     pub file: Option<PathBuf>,
     /// The trace; what is in it is replaced [default: the recording's name with .pftrace, or kfd-trace.pftrace].
     #[arg(long, short, value_name = "FILE")]

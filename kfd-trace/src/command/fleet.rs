@@ -5,6 +5,7 @@ use crate::output::ps::fleet::{self, Asked, NodeRows};
 use crate::output::ps::{Columns, PsRow};
 use crate::remote::{Access, AccessOptions, Client, Listed};
 use crate::runtime::exit::Stop;
+use crate::text::count::counted;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -96,9 +97,10 @@ pub async fn run(options: FleetOptions) -> Result<(), Stop> {
     let silent = asked.iter().filter(|(_, node)| node.is_err()).count();
     match (silent, asked.len()) {
         (0, _) => Ok(()),
-        (silent, all) => {
-            Err(Stop::failed(format!("{silent} of {all} nodes gave no answer: the list says which")))
-        }
+        (silent, all) => Err(Stop::failed(format!(
+            "{silent} of {} gave no answer: the list says which",
+            counted(all, "node", "nodes")
+        ))),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::probes::load::Options;
 use crate::probes::plan::{Attach, Choice, PlanRequest};
 use crate::probes::session::Session;
 use crate::runtime::exit::{self, Stop};
+use crate::text::count;
 use crate::tracer::types::{self, Known};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::limits::RING_BYTES;
@@ -72,7 +73,7 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
     let Known { kernel, facts, .. } = known;
     found.extend(Some(kernel.symbols.malformed_lines()).filter(|lines| *lines > 0).map(|lines| Finding {
         severity: FindingSeverity::Limits,
-        what: format!("{lines} lines of kallsyms are no symbols"),
+        what: format!("{} no symbols", count::counted(lines, "line of kallsyms is", "lines of kallsyms are")),
         consequence: "functions in them are not found",
         remedy: "report them as a bug of kfd-trace or of the kernel",
     }));

@@ -9,6 +9,7 @@ use super::trace::{Selection, Whose};
 use crate::recording::{Item, Replay};
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
+use crate::text::count::counted;
 use crate::timeline::{Filter, Shown, Timeline};
 use crate::tracer::engine;
 use kfd_trace_common::kind::Kind;
@@ -58,6 +59,69 @@ pub fn run(file: &Path, output: Option<&Path>, options: &TimelineOptions) -> Res
     write_trace(options, &logs, &file.display().to_string(), source, || Output::open(&to, &read))
 }
 
+/// Writes the trace of logs of AMD_LOG_LEVEL alone. `output`: `-` for standard output; without it, the name of the first log
+/// with another ending.
+///
+/// # Errors
+/// If there is no log, or one has no packets, or cannot be read to its end, or the trace cannot be written.
+pub fn run_logs(output: Option<&Path>, options: &TimelineOptions) -> Result<(), Stop> {
+    let Some(first) = options.logs.first() else {
+        return Err(Stop::usage(
+            "name a recording, a log with --amd-log, or say how long to trace with --duration",
+        ));
+    };
+    if !options.whose.is_all() || !options.kinds.is_empty() {
+        return Err(Stop::usage(
+            "processes and kinds of events are chosen in a recording: name one, or leave these options out",
+        ));
+    }
+    let to = output.map_or_else(|| first.with_extension("pftrace"), Path::to_owned);
+    let logs: Vec<Log> = options.logs.iter().map(|log| Log::find(log)).collect::<Result<_, _>>()?;
+    let output = Output::open(&to, &options.logs)?;
+    let written = output.begin().and_then(|out| {
+        let mut timeline = Timeline::alone(BufWriter::with_capacity(BUFFER, out))?;
+        let problems = add_logs(&mut timeline, &logs)?;
+        Ok((timeline.finish()?, problems))
+    });
+    finish(&output, written, |problem| problem)
+}
+
+/// Says what was written, and what is missing in it.
+fn finish<P>(
+    output: &Output,
+    written: io::Result<(u64, Vec<P>)>,
+    line: impl Fn(P) -> String,
+) -> Result<(), Stop> {
+    let (packets, problems) = match written {
+        Ok(written) => written,
+        // The reader of a pipe has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+        Err(error) => {
+            return Err(Stop::failed(format!("cannot write {}: {error}", output.path.display())));
+        }
+    };
+    if !output.is_stdout() {
+        report(&output.path, packets);
+    }
+    let problems: Vec<String> = problems.into_iter().map(line).collect();
+    let Some((last, others)) = problems.split_last() else { return Ok(()) };
+    others.iter().for_each(say);
+    Err(Stop::failed(last))
+}
+
+/// Returns one line for each log that is not, or not all, in the trace.
+fn add_logs<W: Write>(timeline: &mut Timeline<W>, logs: &[Log]) -> io::Result<Vec<String>> {
+    let mut problems = Vec::new();
+    for log in logs {
+        match logs::add(timeline, log) {
+            Ok(()) => {}
+            Err(LogProblem::Output(error)) => return Err(error),
+            Err(LogProblem::Log(line)) => problems.push(line),
+        }
+    }
+    Ok(problems)
+}
+
 /// `output` is called once it is known that there is a recording: nothing is written over for the sake of what is none.
 fn write_trace(
     options: &TimelineOptions,
@@ -74,27 +138,10 @@ fn write_trace(
     let written = output
         .begin()
         .and_then(|out| write(&mut items, &mut replay, BufWriter::with_capacity(BUFFER, out), filter, logs));
-    let (packets, problems) = match written {
-        Ok(written) => written,
-        // The reader of a pipe has seen enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
-        Err(error) => {
-            return Err(Stop::failed(format!("cannot write {}: {error}", output.path.display())));
-        }
-    };
-    if !output.is_stdout() {
-        report(&output.path, packets);
-    }
-    let problems: Vec<String> = problems
-        .into_iter()
-        .map(|problem| match problem {
-            Problem::Cut(why) => format!("{named}: {why}; what came before is in the trace"),
-            Problem::Log(line) => line,
-        })
-        .collect();
-    let Some((last, others)) = problems.split_last() else { return Ok(()) };
-    others.iter().for_each(say);
-    Err(Stop::failed(last))
+    finish(&output, written, |problem| match problem {
+        Problem::Cut(why) => format!("{named}: {why}; what came before is in the trace"),
+        Problem::Log(line) => line,
+    })
 }
 
 /// Why a trace is not all that was requested.
@@ -144,13 +191,7 @@ fn write(
         Ended::Early(why) => vec![Problem::Cut(why)],
     };
     timeline.settle(replay)?;
-    for log in logs {
-        match logs::add(&mut timeline, log) {
-            Ok(()) => {}
-            Err(LogProblem::Output(error)) => return Err(error),
-            Err(LogProblem::Log(line)) => problems.push(Problem::Log(line)),
-        }
-    }
+    problems.extend(add_logs(&mut timeline, logs)?.into_iter().map(Problem::Log));
     Ok((timeline.finish()?, problems))
 }
 
@@ -176,8 +217,10 @@ fn filter(options: &TimelineOptions, processes: bool) -> Option<Box<Filter>> {
 fn report(to: &Path, packets: u64) {
     let bytes = std::fs::metadata(to).map_or(0, |file| file.len());
     say(format_args!(
-        "{}: {packets} packets, {bytes} bytes; open it at https://ui.perfetto.dev",
-        to.display()
+        "{}: {}, {}; open it at https://ui.perfetto.dev",
+        to.display(),
+        counted(packets, "packet", "packets"),
+        counted(bytes, "byte", "bytes")
     ));
     if bytes > LARGE {
         say("its page may run out of memory: use Perfetto's own trace_processor for it");

@@ -23,6 +23,7 @@ use crate::runtime::signals::Signals;
 use crate::runtime::stderr::say;
 use crate::runtime::stdout::{self, Stdout, StdoutWriter};
 use crate::state::{Change, StateLimits};
+use crate::text::count::counted;
 use crate::tracer::driver::{self, UNLOADED};
 use crate::tracer::engine::{TraceRequest, Tracer};
 use crate::tracer::follow::{self, Follow, Happened};
@@ -361,7 +362,10 @@ impl Run<'_> {
         self.record(|recording, tracer| recording.flush_old(tracer))?;
         self.out.flush()?;
         if let Some(dropped) = self.out.news(std::time::Instant::now()) {
-            say(format_args!("{dropped} lines were dropped so far: standard output is read too slowly"));
+            say(format_args!(
+                "{} dropped so far: standard output is read too slowly",
+                counted(dropped, "line was", "lines were")
+            ));
         }
         self.tracer.renew_clock();
         self.targets.look();

@@ -3,6 +3,7 @@
 use super::report::{ChipRow, DoctorOutcome, RocmSmi, Standing};
 use super::reported::{Finding, Known, Limit, ProcessRow, Report, Sampled, View};
 use crate::output::status;
+use crate::text::count::counted;
 use crate::text::{escape, table};
 use std::io::{self, Write};
 
@@ -140,8 +141,9 @@ fn limits(report: &Report, by: MadeBy) -> Vec<String> {
     let mut lines = Vec::new();
     if report.not_permitted > 0 {
         lines.push(format!(
-            "{who}cannot look into {} of {} processes, of other users or guarded by a security module: {both}",
-            report.not_permitted, report.looked_at
+            "{who}cannot look into {} of {}, of other users or guarded by a security module: {both}",
+            report.not_permitted,
+            counted(report.looked_at, "process", "processes")
         ));
     }
     if report.hidepid {

@@ -7,6 +7,7 @@ use super::resource::{Envelope, Host, resource};
 use super::settings::Settings;
 use crate::output::exported::Exported;
 use crate::runtime::clock;
+use crate::text::count::counted;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -98,7 +99,11 @@ impl Feed {
         let _ = done.recv_timeout(LAST);
         let left = exported.figures().waiting;
         if left > 0 {
-            log::warn!("{}: {left} records were not exported before the end", delivery.shown());
+            log::warn!(
+                "{}: {} not exported before the end",
+                delivery.shown(),
+                counted(left, "record was", "records were")
+            );
         }
     }
 }

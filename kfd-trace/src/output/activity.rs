@@ -4,6 +4,7 @@ use crate::attribute::Topology;
 use crate::model::event::QueueFacts;
 use crate::model::pointers::{Counts, Pointers, Unit, Unmeasured};
 use crate::state::{Activity, Measured, Process, Work};
+use crate::text::count::counted;
 use bytesize::ByteSize;
 use serde::Serialize;
 
@@ -80,8 +81,9 @@ impl WorkFields {
         let mut parts = Vec::new();
         if self.packets_submitted > 0 {
             parts.push(format!(
-                "{} packets submitted, {} retired",
-                self.packets_submitted, self.packets_retired
+                "{} submitted, {} retired",
+                counted(self.packets_submitted, "packet", "packets"),
+                self.packets_retired
             ));
         }
         if self.sdma_ring_bytes_submitted > 0 {
@@ -90,7 +92,10 @@ impl WorkFields {
             parts.push(format!("{submitted} of SDMA commands submitted, {retired} retired"));
         }
         if self.queues_incomplete > 0 {
-            parts.push(format!("{} queues ended without a last reading", self.queues_incomplete));
+            parts.push(format!(
+                "{} ended without a last reading",
+                counted(self.queues_incomplete, "queue", "queues")
+            ));
         }
         parts.join("; ")
     }

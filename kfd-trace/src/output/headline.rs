@@ -2,6 +2,7 @@
 
 use crate::attribute::Topology;
 use crate::state::Snapshot;
+use crate::text::count::counted;
 
 /// For example `2 GPUs, 1 process, 3 queues; 1 process evicted`.
 pub(super) fn headline(snapshot: &Snapshot, topology: &Topology) -> String {
@@ -16,8 +17,4 @@ pub(super) fn headline(snapshot: &Snapshot, topology: &Topology) -> String {
         line += &format!("; {} evicted", counted(evicted, "process", "processes"));
     }
     line
-}
-
-pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }

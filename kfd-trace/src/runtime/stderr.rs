@@ -60,7 +60,10 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let Some(held) = waiting().take() else { return };
         if held.dropped > 0 {
-            say(format_args!("{} lines before these were dropped", held.dropped));
+            say(format_args!(
+                "{} dropped before these",
+                crate::text::count::counted(held.dropped, "line was", "lines were")
+            ));
         }
         for write in held.writes {
             let _ = BestEffort.write_all(&write);

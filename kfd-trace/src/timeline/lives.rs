@@ -27,6 +27,8 @@ pub struct Timeline<W> {
     pub(super) known: Known,
     pub(super) not_shown: NotShown,
     filter: Option<Box<Filter>>,
+    /// There is no recording: logs are shown as they are.
+    pub(super) alone: bool,
 }
 
 /// What is shown of an event.
@@ -45,10 +47,32 @@ impl<W: Write> Timeline<W> {
     /// # Errors
     /// Those of `out`, as of all below.
     pub fn new(out: W) -> io::Result<Self> {
+        Timeline::with(out, false)
+    }
+
+    /// Of logs without a recording.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn alone(out: W) -> io::Result<Self> {
+        Timeline::with(out, true)
+    }
+
+    fn with(out: W, alone: bool) -> io::Result<Self> {
         let (processes, gpus) = (BTreeMap::new(), Gpus::default());
-        let (packets, known) = (Packets::new(out)?, Known::default());
-        let not_shown = NotShown::default();
-        Ok(Timeline { packets, processes, gpus, others: None, offsets: None, known, not_shown, filter: None })
+        let (packets, known) = (Packets::new(out, !alone)?, Known::default());
+        let (not_shown, filter) = (NotShown::default(), None);
+        Ok(Timeline {
+            packets,
+            processes,
+            gpus,
+            others: None,
+            offsets: None,
+            known,
+            not_shown,
+            filter,
+            alone,
+        })
     }
 
     /// Shows only what the filter chooses. To be called before the first item.

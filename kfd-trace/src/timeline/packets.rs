@@ -73,16 +73,21 @@ pub(super) struct Packets<W> {
 }
 
 impl<W: Write> Packets<W> {
+    /// `joined`: clocks are joined by snapshots. Without them a trace has one clock, which is then that of its times, whatever it
+    /// counts from: what names a clock that no snapshot has is left out by readers.
+    ///
     /// # Errors
     /// Those of `out`, as of all below.
-    pub(super) fn new(out: W) -> io::Result<Self> {
+    pub(super) fn new(out: W, joined: bool) -> io::Result<Self> {
         let (categories, names, arguments) = (Names::default(), Names::default(), Names::default());
         let mut packets =
             Packets { out, buffer: Vec::new(), tracks: 0, categories, names, arguments, written: 0 };
         packets.write(&TracePacket {
             trusted_packet_sequence_id: Some(SEQUENCE),
             sequence_flags: Some(CLEARED),
-            trace_packet_defaults: Some(TracePacketDefaults { timestamp_clock_id: Some(MONOTONIC) }),
+            trace_packet_defaults: Some(TracePacketDefaults {
+                timestamp_clock_id: joined.then_some(MONOTONIC),
+            }),
             ..TracePacket::default()
         })?;
         Ok(packets)

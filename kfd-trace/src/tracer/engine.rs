@@ -28,6 +28,7 @@ use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
 use crate::state::{IoctlTotals, SampleTotals, State, StateLimits};
 use crate::text::clock::Clock;
+use crate::text::count::counted;
 use jiff::tz::TimeZone;
 use kfd_trace_common::counter::ProbeId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -248,8 +249,11 @@ impl Tracer {
         if trust.is_complete() {
             let Compared { processes, devices, queues } = trust.compared;
             log::info!(
-                "types of the driver ({}) agree with it: {processes} processes, {devices} devices of them, {queues} queues",
-                trust.source
+                "types of the driver ({}) agree with it: {}, {} of them, {}",
+                trust.source,
+                counted(processes, "process", "processes"),
+                counted(devices, "device", "devices"),
+                counted(queues, "queue", "queues")
             );
         }
         Ok(())

@@ -18,6 +18,7 @@ use crate::probes::walk::peek::Peek;
 use crate::probes::walk::{DriverTable, Walk};
 use crate::runtime::clock;
 use crate::state::{Inventory, ReadTimes, Source, State, StateLimits};
+use crate::text::count::counted;
 
 /// Walks the kernel's table of processes with a program of its own; nothing is attached.
 ///
@@ -36,7 +37,10 @@ pub fn walk(roots: &Roots, kernel: &Kernel, facts: &Facts) -> Result<Inventory, 
 
 pub(super) fn warn_broken(broken: u32) {
     if broken > 0 {
-        log::warn!("{broken} entries of the kernel's process table changed while they were read");
+        log::warn!(
+            "{} while the kernel's process table was read",
+            counted(broken, "entry changed", "entries changed")
+        );
     }
 }
 

@@ -22,6 +22,7 @@ use crate::attribute::process::{self, ProcessError};
 use crate::model::event::{Event, ProcessId};
 use crate::runtime::clock;
 use crate::state::{Change, Difference, Inventory, Process, ProcessKey};
+use crate::text::count::counted;
 use std::collections::BTreeSet;
 
 /// Ticks between scans while there is no suspicion; the caller ticks once a second.
@@ -51,7 +52,10 @@ impl Tracer {
         };
         let (events, of_memory) = pending.suspect(missing, now_ns);
         if events > 0 {
-            log::warn!("up to {events} events were missed: comparing with the driver's lists");
+            log::warn!(
+                "up to {} missed: comparing with the driver's lists",
+                counted(events, "event was", "events were")
+            );
         }
         if of_memory {
             self.state.miss_memory(now_ns);

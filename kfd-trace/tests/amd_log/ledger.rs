@@ -14,8 +14,11 @@ fn counted(list: &Value, key: &str) -> BTreeMap<String, u64> {
 pub(super) fn equal(report: &Value, ledger: &Ledger, format: Format) {
     let lines = &report["lines"];
     let reported: Vec<_> =
-        ["total", "read", "other", "without_prefix", "blank", "overlong"].map(|name| &lines[name]).into();
-    let wanted = [ledger.lines, ledger.read, ledger.other, ledger.without_prefix, ledger.blank, 0];
+        ["total", "read", "other", "without_prefix", "crash", "blank", "overlong", "partial", "appended"]
+            .map(|name| &lines[name])
+            .into();
+    let wanted =
+        [ledger.lines, ledger.read, ledger.other, ledger.without_prefix, ledger.crash, ledger.blank, 0, 0, 0];
     assert_eq!(json!(reported), json!(wanted));
     assert_eq!(counted(&lines["damaged"], "name").values().sum::<u64>(), ledger.damaged);
     assert_eq!(lines["by_level"], json!(ledger.by_level));
@@ -41,12 +44,17 @@ pub(super) fn equal(report: &Value, ledger: &Ledger, format: Format) {
         .as_array()
         .unwrap()
         .iter()
+        .filter(|of| !of["engine"].is_null())
         .map(|of| {
             let engine = u64::from_str_radix(&of["engine"].as_str().unwrap()[2..], 16).unwrap();
             (engine, [of["count"].as_u64().unwrap(), of["bytes"].as_u64().unwrap()])
         })
         .collect();
     assert_eq!(copies, ledger.copies);
+    let without = report["copies"].as_array().unwrap().iter().map(|of| of["without_size"].as_u64().unwrap());
+    assert_eq!(without.sum::<u64>(), ledger.without_size);
+    let [count, gpu_ns] = ledger.signals;
+    assert_eq!(report["signals"], json!({"count": count, "gpu_ns": gpu_ns}));
     let errors = &report["errors"];
     assert_eq!(counted(&errors["returned"], "name"), ledger.returned);
     assert_eq!(errors["returned_success"], json!(ledger.returned_success));
@@ -54,6 +62,10 @@ pub(super) fn equal(report: &Value, ledger: &Ledger, format: Format) {
         (&errors["queue_aborts"], &report["queue_full"]),
         (&json!(ledger.aborts), &json!(ledger.queue_full))
     );
+    assert_eq!(errors["fault_reports"], json!(ledger.fault_reports));
+    let lists =
+        ["aborts", "faults", "hang_analysis"].map(|name| errors[name].as_array().unwrap().len() as u64);
+    assert_eq!(lists, [ledger.aborts, ledger.fault_reports, ledger.analyzed]);
     assert_eq!(report["barrier_values_without_queue"], json!(ledger.without_queue));
     rate(&report["rate"], ledger);
     queues(report, ledger, format);
@@ -109,6 +121,7 @@ fn one_queue(packets: &Value, life: &Value, queue: &OfQueue, format: Format) {
         ("selected", queue.selected),
         ("released", queue.released),
         ("deleted", queue.deleted),
+        ("aborted", queue.aborted),
         ("priority", 1),
         ("size_packets", 16384),
     ] {

@@ -10,7 +10,9 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+mod formats;
 mod ledger;
+mod wrapped;
 use ledger::equal;
 
 fn run(arguments: &[&str]) -> Output {
@@ -252,7 +254,7 @@ fn what_cannot_be_read_is_reported_in_one_line() {
     }
     let report = report(Path::new(other));
     assert_eq!(report["lines"]["without_prefix"], json!(1));
-    assert!(report["notes"].to_string().contains("nothing of it is of queues"));
+    assert!(report["notes"].to_string().contains("no line of it is of clr"));
 }
 
 /// Names of all members, at any depth.

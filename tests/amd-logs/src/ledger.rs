@@ -16,6 +16,7 @@ pub struct OfQueue {
     pub selected: u64,
     pub released: u64,
     pub deleted: u64,
+    pub aborted: u64,
     pub dispatches: u64,
     pub barriers_and: u64,
     pub barrier_values: u64,
@@ -29,7 +30,7 @@ pub struct OfQueue {
     pub last_write: u64,
 }
 
-/// For a log. Every line is in exactly one of `read`, `other`, `without_prefix`, `blank`, `damaged`.
+/// For a log. Every line is in exactly one of `read`, `other`, `without_prefix`, `crash`, `blank`, `damaged`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Ledger {
     pub bytes: u64,
@@ -37,6 +38,8 @@ pub struct Ledger {
     pub read: u64,
     pub other: u64,
     pub without_prefix: u64,
+    /// Lines without a prefix that report a fault or a queue's state.
+    pub crash: u64,
     pub blank: u64,
     pub damaged: u64,
     pub by_level: [u64; 10],
@@ -62,6 +65,13 @@ pub struct Ledger {
     pub returned: BTreeMap<String, u64>,
     pub returned_success: u64,
     pub aborts: u64,
+    pub fault_reports: u64,
+    /// Queues in an analysis of a hang.
+    pub analyzed: u64,
+    /// Copies of rectangles, whose lines have no size or engine.
+    pub without_size: u64,
+    /// GPU times of signals: number, and nanoseconds in sum.
+    pub signals: [u64; 2],
     /// Lines that have the text `HWq=`, as grep counts them.
     pub with_hwq: u64,
     /// Barriers of values whose lines name the wrong queue.

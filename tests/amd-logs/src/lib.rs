@@ -5,8 +5,10 @@
 //! did and not what a reader would find: nothing here reads a line. The formats are clr's (rocclr:
 //! utils/debug.cpp, device/rocm/rocdevice.cpp, rocvirtual.cpp, rocblit.cpp, platform/command.cpp).
 
+mod crash;
 mod filler;
 mod format;
+mod graph;
 mod ledger;
 mod plan;
 mod wording;

@@ -145,8 +145,14 @@ fn between<W: Write>(
         writer.damaged(who, queue)?;
         writer.foreign("epoch 1: loss 0.25")?;
     }
-    if turn == 1500 {
-        writer.abort(who)?;
+    if turn.is_multiple_of(31) {
+        writer.graph(who, queue, write, turn % 5)?;
+        writer.rectangle(who)?;
+        writer.signal(who)?;
+    }
+    if turn == 150 {
+        writer.aborts(who, queue)?;
+        writer.faults(who, queue)?;
     }
     Ok(())
 }

@@ -45,7 +45,7 @@ impl<W: Write> Writer<W> {
         self.acquired(who, queue)
     }
 
-    fn address(&self, queue: &OfQueue) -> u64 {
+    pub(crate) fn address(&self, queue: &OfQueue) -> u64 {
         if self.format.has_software_queue() { queue.hwq } else { queue.swq }
     }
 
@@ -84,6 +84,8 @@ impl<W: Write> Writer<W> {
         queue.deleted += 1;
         let at = self.address(queue);
         let word = if self.format == Format::Rocm56 { "deleting" } else { "Deleting" };
+        let text = format_args!("{word} hostcall buffer 0x7fb1c0de1000 for hardware queue {at:#x}");
+        self.log(Book::Other, (3, DEVICE, 3066), who, text, false)?;
         let text = format_args!("{word} hardware queue {at:#x} with refCount 0");
         self.log(Book::Read, (3, DEVICE, 3070), who, text, false)
     }
@@ -92,6 +94,13 @@ impl<W: Write> Writer<W> {
         *self.ledger.commands.entry((who.pid, kind.to_owned())).or_default() += 1;
         self.ledger.by_second.entry(self.now_us / 1_000_000).or_default()[0] += 1;
         let address = 0xd17_0000 + turn % 512 * 16;
+        if turn.is_multiple_of(13) {
+            for verb in ["processing", "submitted"] {
+                let tail = if verb == "processing" { " ,events.size(): 0" } else { "" };
+                let text = format_args!("Command ({kind}) {verb}: {address:#x}{tail}");
+                self.log(Book::Other, (4, "commandqueue.cpp", 203), who, text, false)?;
+            }
+        }
         let place = (if self.format.is_7() { 5 } else { 4 }, "command.cpp", 355);
         if self.format.is_7() {
             let host = queue.host_queue;
@@ -119,7 +128,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// `SWq=..., HWq=..., id=..., `, as far as the version logs them.
-    fn head(&mut self, queue: &OfQueue) -> String {
+    pub(crate) fn head(&mut self, queue: &OfQueue) -> String {
         self.ledger.with_hwq += 1;
         let OfQueue { swq, hwq, id, .. } = *queue;
         match self.format {
@@ -130,7 +139,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// `rptr` and `wptr` of packet `write`, with `behind` unretired packets before it.
-    fn pointers(&self, queue: &mut OfQueue, write: u64, behind: u64, is_dispatch: bool) -> String {
+    pub(crate) fn pointers(&self, queue: &mut OfQueue, write: u64, behind: u64, is_dispatch: bool) -> String {
         let shows = if is_dispatch { self.format.has_software_queue() } else { self.format.is_7() };
         if !shows {
             return String::new();
@@ -245,14 +254,6 @@ impl<W: Write> Writer<W> {
         }
         let text = format_args!("hipExtModuleLaunchKernel: Returned {error} : : duration: 12 us");
         self.log(Book::Read, (3, "hip_module.cpp", 688), who, text, true)
-    }
-
-    pub(crate) fn abort(&mut self, who: Who) -> io::Result<()> {
-        self.ledger.aborts += 1;
-        let text = format_args!(
-            "Callback: Queue 0x7f0000dead00 Aborting with error : HSA_STATUS_ERROR_EXCEPTION: An HSAIL operation resulted in a hardware exception. Code: 0x1016 Available Free mem : 0 MB"
-        );
-        self.log(Book::Read, (0, DEVICE, 2990), who, text, false)
     }
 
     /// The beginning of a packet's line, as where two writers collided.

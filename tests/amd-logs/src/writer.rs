@@ -94,6 +94,13 @@ impl<W: Write> Writer<W> {
         self.out.write_all(b"\n").map(|()| self.ledger.bytes += 1)
     }
 
+    /// A line without a prefix that a reader needs.
+    pub(crate) fn crash(&mut self, text: &str) -> io::Result<()> {
+        self.ledger.crash += 1;
+        self.put(text)?;
+        self.out.write_all(b"\n").map(|()| self.ledger.bytes += 1)
+    }
+
     pub(crate) fn blank(&mut self) -> io::Result<()> {
         self.ledger.blank += 1;
         self.put("\n")

@@ -9,9 +9,9 @@ use kfd_trace::amd_log::recorded::Recorder;
 use kfd_trace::amd_log::report::{Kfd, LogInput};
 use kfd_trace::amd_log::{Lines, Report, Tally};
 
-/// A packet of the shortest line takes a queue, a shape, a row and what is shown of it; the line being split
-/// is kept up to its maximum length, and its buffer doubles while it grows.
-const READ: Bound = Bound { a_byte: 64, always: 4 * LONGEST_LINE };
+/// A packet of the shortest line takes a queue, a shape, a row and what is shown of it; the line being split, and one of a
+/// container that is being joined, are kept up to their maximum length, and their buffers double while they grow.
+const READ: Bound = Bound { a_byte: 64, always: 8 * LONGEST_LINE };
 const SHOW: Bound = Bound { a_byte: 300, always: 256 << 10 };
 
 /// Reads a stream (the first part) and a log (the others, which are its chunks). Returns how many lines the
@@ -23,12 +23,15 @@ const SHOW: Bound = Bound { a_byte: 300, always: 256 << 10 };
 pub fn read(input: &[u8]) -> (u64, u64) {
     let mut chunks = parts::split(input);
     let kfd = within("stream of amd-log", input.len(), READ, || stream(chunks.next().unwrap_or_default()));
-    let (tally, cut, newlines) = within("amd-log", input.len(), READ, || log(chunks));
+    let (tally, cut, ends) = within("amd-log", input.len(), READ, || log(chunks));
     let lines = tally.lines;
     let damaged: u64 = lines.damaged.iter().sum();
-    let booked = lines.read + lines.other + lines.without_prefix + lines.blank + lines.overlong + damaged;
-    assert_eq!(booked, lines.total, "every line is in one count");
-    assert_eq!(lines.total, newlines);
+    let foreign = lines.without_prefix + lines.crash + lines.blank + lines.overlong + lines.partial;
+    let booked = lines.read + lines.other + damaged + foreign;
+    assert_eq!(booked, lines.total + tally.entries.appended, "every line is in one count");
+    if let Some(ends) = ends {
+        assert_eq!(lines.total, ends);
+    }
     let prefixed = lines.read + lines.other + damaged;
     assert_eq!(lines.by_level.iter().sum::<u64>(), prefixed);
     assert_eq!(lines.styles.iter().sum::<u64>(), prefixed);
@@ -41,7 +44,7 @@ pub fn read(input: &[u8]) -> (u64, u64) {
             report.notes.iter().for_each(|note| assert!(!note.contains('\n'), "{note:?}"));
         }
     });
-    (lines.read, lines.total - lines.read)
+    (lines.read, lines.total + tally.entries.appended - lines.read)
 }
 
 fn stream(text: &[u8]) -> Kfd {
@@ -51,16 +54,23 @@ fn stream(text: &[u8]) -> Kfd {
     Kfd { asked: vec!["stream"], queues, unreadable, left_out }
 }
 
-fn log<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> (Tally, bool, u64) {
-    let (mut lines, mut tally, mut newlines) = (Lines::default(), Tally::default(), 0);
+/// The lines' ends, CR LF as one; `None` of UTF-16.
+fn log<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> (Tally, bool, Option<u64>) {
+    let (mut lines, mut tally, mut ends, mut last) = (Lines::default(), Tally::default(), 0, 0);
+    let mut mark = Vec::new();
     for chunk in chunks {
-        newlines += chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
+        mark.extend(chunk.iter().take(2));
+        for byte in chunk {
+            ends += u64::from(*byte == b'\r' || *byte == b'\n' && last != b'\r');
+            last = *byte;
+        }
         lines.push(chunk, |line| {
             if let LogLine::Whole(bytes) = line {
-                assert!(bytes.len() <= LONGEST_LINE && !bytes.contains(&b'\n'));
+                assert!(bytes.len() <= LONGEST_LINE && !bytes.contains(&b'\n') && !bytes.contains(&b'\r'));
             }
             tally.line(line);
         });
     }
-    (tally, lines.forget(), newlines)
+    let is_utf16 = matches!(mark[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
+    (tally, lines.forget(), (!is_utf16).then_some(ends))
 }

@@ -112,7 +112,7 @@ fn a_logs_dispatches_are_within_the_life_of_their_queue_and_on_its_clock() -> Re
 
     let made = run(&["timeline", &file, "--amd-log", &logged, "-o", &trace])?;
     let said = String::from_utf8(made.stderr)?;
-    ensure!(made.status.success() && said.contains("lie within the lives of 1 queues"), "{said}");
+    ensure!(made.status.success() && said.contains("lie within the life of 1 queue"), "{said}");
     let all = slices(Path::new(&trace))?;
     let queue = format!("queue {id}");
     let life = on(&all, pid, &queue).find(|slice| slice.path.last() == Some(&queue)).context("its life")?;

@@ -49,7 +49,7 @@ fn a_dispatch_has_the_kernel_and_the_command_of_its_thread() {
     let commands: Vec<_> = done.iter().map(|work| work.command.map(|kind| kind.name())).collect();
     assert_eq!(commands, [Some("KernelExecution".into()), Some("KernelExecution".into()), None]);
     let Task::Packet(Packet { hwq, swq, .. }) = done[0].task else { panic!("{done:?}") };
-    assert_eq!((hwq, swq, done[0].pid), (0x20, Some(0x10), Some(7)));
+    assert_eq!((hwq, swq, done[0].process.pid), (0x20, Some(0x10), Some(7)));
     assert!(done.iter().all(|work| work.measured.is_none()));
 }
 
@@ -73,7 +73,7 @@ fn times_of_a_signal_are_of_the_packet_that_had_it_last() {
     let copy = "HSA Copy copy_engine=0x10, dst=0x1, src=0x2, size=4096, forceSDMA=0, completion_signal=0x50";
     let done = works(&[(1, copy), (9, ran)]);
     assert_eq!(times(&done), [(1, Some((1_000_500, 1_002_500)))]);
-    assert_eq!(done[0].task, Task::Copy { engine: Some(16), bytes: 4096 });
+    assert_eq!(done[0].task, Task::Copy { engine: Some(16), bytes: Some(4096) });
 }
 
 #[test]

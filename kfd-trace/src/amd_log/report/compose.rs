@@ -1,6 +1,7 @@
 //! Builds the report from a tally.
 
 use super::queue::{ends, hex};
+use super::trouble::{errors, names, source, text, unfinished};
 use super::*;
 use crate::amd_log::join::{self, JoinResult};
 use crate::amd_log::message::Damaged;
@@ -14,13 +15,19 @@ impl Report {
     pub fn new(tally: &Tally, inputs: Vec<LogInput>, kfd: Option<&Kfd>) -> Report {
         let rows = rows::rows(&tally.queues);
         let joined = kfd.map(|kfd| join::join(&rows, &kfd.queues));
+        let kernels = tally.kernels.by_number();
         let queues: Vec<QueueReport> = rows
             .iter()
             .enumerate()
             .map(|(index, row)| {
                 let join = joined.as_ref().and_then(|all| all.get(index)).copied();
                 let recorded = kfd.zip(join.and_then(|(_, at)| at)).and_then(|(kfd, at)| kfd.queues.get(at));
-                QueueReport::new(row, join.map(|(verdict, _)| verdict), recorded)
+                let named = |(number, at_us): (u32, Option<u64>)| Some((text(kernels.get(&number)?), at_us));
+                let names = queue::Names {
+                    source: source(tally, row.process),
+                    last_kernel: row.packets.last_kernel.and_then(named),
+                };
+                QueueReport::new(row, names, join.map(|(verdict, _)| verdict), recorded)
             })
             .collect();
         let join = kfd.zip(joined.as_ref()).map(|(kfd, joined)| JoinReport {
@@ -50,6 +57,8 @@ impl Report {
             commands: commands(tally),
             host_queues: host_queues(tally),
             completed: completed(tally),
+            unfinished: unfinished(tally),
+            signals: SignalsReport { count: tally.signals.count, gpu_ns: tally.signals.gpu_ns },
             rate: rate(tally),
             kernels: names(tally.kernels.sorted()),
             copies: copies(tally),
@@ -59,17 +68,9 @@ impl Report {
             join,
             notes: Vec::new(),
         };
-        report.notes = notes::of(&report);
+        report.notes = notes::of(&report, tally.entries.unfinished());
         report
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn names(all: Vec<(&[u8], u64)>) -> Vec<NameReport> {
-    all.into_iter().map(|(name, count)| NameReport { name: text(name), count }).collect()
 }
 
 /// Entries with a count above 0.
@@ -86,6 +87,9 @@ fn lines(tally: &Tally) -> LinesReport {
         read: lines.read,
         other: lines.other,
         without_prefix: lines.without_prefix,
+        crash: lines.crash,
+        partial: lines.partial,
+        appended: tally.entries.appended,
         blank: lines.blank,
         overlong: lines.overlong,
         damaged: counted(Damaged::ALL.into_iter().map(Damaged::name).zip(lines.damaged)),
@@ -97,7 +101,8 @@ fn lines(tally: &Tally) -> LinesReport {
 fn processes(tally: &Tally) -> Vec<ProcessReport> {
     let of = tally.processes.all().iter().map(|process| {
         let (first_mono_us, last_mono_us) = ends(process.span);
-        ProcessReport { pid: process.pid, lines: process.lines, first_mono_us, last_mono_us }
+        let (source, pid) = (source(tally, process.process), process.process.pid);
+        ProcessReport { source, pid, lines: process.lines, first_mono_us, last_mono_us }
     });
     of.collect()
 }
@@ -113,12 +118,20 @@ fn gpus(tally: &Tally) -> GpusReport {
 
 fn commands(tally: &Tally) -> Vec<CommandReport> {
     let all = tally.commands.sorted().into_iter();
-    all.map(|((pid, kind), count)| CommandReport { pid, kind: kind.name(), count: *count }).collect()
+    all.map(|((process, kind), count)| {
+        let (source, pid) = (source(tally, process), process.pid);
+        CommandReport { source, pid, kind: kind.name(), count: *count }
+    })
+    .collect()
 }
 
 fn host_queues(tally: &Tally) -> Vec<HostQueueReport> {
     let all = tally.host_queues.sorted().into_iter();
-    all.map(|((pid, at), commands)| HostQueueReport { pid, address: hex(at), commands: *commands }).collect()
+    all.map(|((process, at), commands)| {
+        let (source, pid) = (source(tally, process), process.pid);
+        HostQueueReport { source, pid, address: hex(at), commands: *commands }
+    })
+    .collect()
 }
 
 fn completed(tally: &Tally) -> CompletedReport {
@@ -140,17 +153,9 @@ fn copies(tally: &Tally) -> Vec<CopiesReport> {
         engine: engine.map(hex),
         count: copies.count,
         bytes: copies.bytes,
+        without_size: copies.without_size,
     });
     all.collect()
-}
-
-fn errors(tally: &Tally) -> ErrorsReport {
-    ErrorsReport {
-        returned: names(tally.returned.sorted()),
-        returned_success: tally.returned_success,
-        queue_aborts: tally.aborts,
-        lines: tally.error_lines.iter().map(|line| text(line)).collect(),
-    }
 }
 
 fn left_out(tally: &Tally) -> LeftOut {
@@ -165,7 +170,10 @@ fn left_out(tally: &Tally) -> LeftOut {
         kernels: tally.kernels.left_out(),
         copies: tally.copies.left_out(),
         gfx: tally.gfx.left_out(),
-        errors: tally.returned.left_out(),
+        errors: tally.trouble.returned.left_out(),
+        sources: tally.entries.sources.left_out,
+        analysis: tally.trouble.analysis.left_out,
+        unfinished: tally.under_way.left_out(),
         recorded_queues: 0,
     }
 }

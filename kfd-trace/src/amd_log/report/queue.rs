@@ -11,6 +11,8 @@ use serde::Serialize;
 /// One queue, or what could not be assigned to one.
 #[derive(Clone, Debug, Serialize)]
 pub struct QueueReport {
+    /// Label of its rank or container, if lines have one.
+    pub source: Option<String>,
     pub pid: Option<u32>,
     pub id: Option<u64>,
     pub hwq: Option<String>,
@@ -39,6 +41,9 @@ pub struct QueueReport {
     pub barrier_values: u64,
     pub other_packets: u64,
     pub shapes: Vec<ShapeReport>,
+    /// The kernel of the last dispatch, and the time of that line; `null`: no line names it.
+    pub last_kernel: Option<String>,
+    pub last_kernel_mono_us: Option<u64>,
     pub backlog: Option<BacklogReport>,
     /// `null`: no join was requested.
     pub join: Option<JoinResult>,
@@ -101,14 +106,32 @@ pub struct BacklogReport {
     pub first_write_index: u64,
     pub last_write_index: u64,
     pub last_read_index: u64,
+    /// Packets not retired when the last packet's line was written, itself included.
+    pub last: u64,
+}
+
+/// What the report's tables name.
+pub(super) struct Names {
+    pub(super) source: Option<String>,
+    pub(super) last_kernel: Option<(String, Option<u64>)>,
 }
 
 impl QueueReport {
-    pub(super) fn new(row: &QueueRow, join: Option<JoinResult>, recorded: Option<&Recorded>) -> QueueReport {
+    pub(super) fn new(
+        row: &QueueRow,
+        names: Names,
+        join: Option<JoinResult>,
+        recorded: Option<&Recorded>,
+    ) -> QueueReport {
+        let (last_kernel, last_kernel_mono_us) = match names.last_kernel {
+            Some((name, at_us)) => (Some(name), at_us),
+            None => (None, None),
+        };
         let (first_mono_us, last_mono_us) = ends(row.span);
         let packets = &row.packets;
         QueueReport {
-            pid: row.pid,
+            source: names.source,
+            pid: row.process.pid,
             id: row.id,
             hwq: row.hwq.map(hex),
             swq: row.swq.map(hex),
@@ -133,6 +156,8 @@ impl QueueReport {
             barrier_values: packets.barrier_values,
             other_packets: packets.others,
             shapes: row.shapes.iter().map(|(shape, count)| ShapeReport::new(*shape, *count)).collect(),
+            last_kernel,
+            last_kernel_mono_us,
             backlog: packets.backlog.map(BacklogReport::from),
             join,
             kfd: recorded.map(|recorded| recorded.kfd.clone()),
@@ -165,6 +190,7 @@ impl From<Backlog> for BacklogReport {
             first_write_index: of.first_write,
             last_write_index: of.last.write,
             last_read_index: of.last.read,
+            last: of.last.backlog(),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::runtime::stderr::say;
 use crate::serve::shared::SharedPage;
 use crate::state::{Class, History, State};
 use crate::text::clock::rfc3339;
+use crate::text::count::counted;
 use crate::tracer::engine::Tracer;
 use crate::tracer::follow::Follow;
 use crate::tracer::history;
@@ -151,7 +152,9 @@ impl PastReading {
         let since = rfc3339(since_unix_ns).unwrap_or_default();
         let older = left_out.map(|why| format!("; older ones are left out: {why}")).unwrap_or_default();
         say(format_args!(
-            "the history goes on: {events} events since {since}, from {files} recordings in {folder}{older}"
+            "the history goes on: {} since {since}, from {} in {folder}{older}",
+            counted(events, "event", "events"),
+            counted(files, "recording", "recordings")
         ));
         if let Some(why) = cut {
             log::warn!("{folder}: the end of the last recording is left out: {why}");

@@ -3,6 +3,7 @@
 use super::driver::Unowned;
 use crate::state::Gap;
 use crate::text::clock::{Clock, span};
+use crate::text::count::{counted, verb};
 use crate::text::escape;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -43,7 +44,9 @@ pub(super) fn text(gap: Gap) -> String {
 #[must_use]
 pub(crate) fn brief(gap: Gap) -> String {
     match (gap.lost_changes, gap.lasted_ns) {
-        (Some(lost), _) => format!("{lost} changes before this were lost"),
+        (Some(lost), _) => {
+            format!("{} before this {} lost", counted(lost, "change", "changes"), verb(&lost, "was", "were"))
+        }
         (None, Some(lasted_ns)) => format!("nothing is known of {} before this", span(lasted_ns)),
         (None, None) => "nothing is known of the time before this".to_owned(),
     }

@@ -5,6 +5,7 @@ use crate::model::event::{IoctlCall, Outcome};
 use crate::model::ioctl;
 use crate::output::names::hex;
 use crate::text::clock::latency;
+use crate::text::count::counted;
 use crate::text::errno;
 use crate::text::errno::failure;
 use serde::Serialize;
@@ -100,7 +101,8 @@ pub(super) fn call(call: &IoctlCall, context: &Context<'_>) -> String {
         Outcome::NoReturnSeen => text.push_str("? (no return seen)"),
     }
     if let Some(mismatch) = context.mismatch {
-        let _ = write!(text, " [{} bytes, kernel has {}]", mismatch.user_size, mismatch.kernel_size);
+        let size = counted(mismatch.user_size, "byte", "bytes");
+        let _ = write!(text, " [{size}, kernel has {}]", mismatch.kernel_size);
     }
     text
 }

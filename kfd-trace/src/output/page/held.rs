@@ -8,9 +8,9 @@ use super::top::{Sections, Top, top};
 use super::view::{PageView, Part, ROWS};
 use crate::attribute::Topology;
 use crate::output::api::{ApiView, HeldView, Holdings, holdings};
-use crate::output::headline::counted;
 use crate::state::Snapshot;
 use crate::text::clock;
+use crate::text::count::counted;
 use askama::Template;
 use std::collections::BTreeSet;
 

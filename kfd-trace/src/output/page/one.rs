@@ -14,11 +14,11 @@ use crate::output::activity;
 use crate::output::api::ApiView;
 use crate::output::belongs::BelongsFields;
 use crate::output::controls::{self, Controls};
-use crate::output::headline::counted;
 use crate::output::memory;
 use crate::output::names;
 use crate::output::standing::Working;
 use crate::state::{Entry, Held, Memory, Process, Queue};
+use crate::text::count::counted;
 use askama::Template;
 use std::sync::Arc;
 

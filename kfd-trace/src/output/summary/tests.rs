@@ -157,7 +157,7 @@ fn queue_activity_is_shown_by_process_and_gpu() {
         (String::from_utf8(text).expect("UTF-8"), value["activity"].clone())
     };
     let (text, value) = shown(true);
-    let line = "process 4321 train on gpu_id=58270: 127644 packets submitted, 127644 retired; 1 queues ended without a last reading\n";
+    let line = "process 4321 train on gpu_id=58270: 127644 packets submitted, 127644 retired; 1 queue ended without a last reading\n";
     assert!(text.contains(line), "{text}");
     assert_eq!(
         value,

@@ -3,9 +3,10 @@
 use super::pane::{PaneId, Tone};
 use super::ui::Ui;
 use super::{Moment, Played, Watched};
-use crate::output::headline::{counted, headline};
+use crate::output::headline::headline;
 use crate::output::names;
 use crate::text::clock::age;
+use crate::text::count::counted;
 use crate::text::escape;
 
 /// Characters of a time to the second.

@@ -6,6 +6,7 @@ use super::plan::Found;
 use super::shared::{Shared, changes};
 use crate::recording::item::{Closed, Item, Part};
 use crate::recording::write::{BLOCK, OLDEST, compress};
+use crate::text::count::counted;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -165,7 +166,11 @@ impl Writer {
         }
         (self.number, self.lost_before) = (part.number, lost);
         if self.failed.take().is_some() || part.lost > 0 {
-            log::warn!("{}: recorded again; {} changes before were lost", self.named(), part.lost);
+            log::warn!(
+                "{}: recorded again; {} lost before",
+                self.named(),
+                counted(part.lost, "change was", "changes were")
+            );
         }
         self.shared.writing.store(true, Relaxed);
         Ok(())

@@ -1,6 +1,7 @@
 //! Connection errors, counted and logged: one minute after the first of them, and then at most one line per
 //! minute, whatever their number.
 
+use crate::text::count::counted;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,15 +31,15 @@ pub(super) enum WebEvent {
 }
 
 /// The text for each.
-const WORDS: [(WebEvent, &str); 8] = [
-    (WebEvent::MadeRoom, "idle connections closed to make room"),
-    (WebEvent::Refused, "connections refused, since there were too many"),
-    (WebEvent::NotAccepted, "times no connection could be accepted"),
-    (WebEvent::Handshake, "TLS handshakes failed"),
-    (WebEvent::Broken, "connections closed for bad or slow requests"),
-    (WebEvent::Denied, "requests with a wrong or no password"),
-    (WebEvent::OtherHost, "requests for another host's name (--web.allowed-host)"),
-    (WebEvent::Limited, "requests above rate_limit"),
+const WORDS: [(WebEvent, [&str; 2], &str); 8] = [
+    (WebEvent::MadeRoom, ["idle connection", "idle connections"], "closed to make room"),
+    (WebEvent::Refused, ["connection", "connections"], "refused, since there were too many"),
+    (WebEvent::NotAccepted, ["time", "times"], "no connection could be accepted"),
+    (WebEvent::Handshake, ["TLS handshake", "TLS handshakes"], "failed"),
+    (WebEvent::Broken, ["connection", "connections"], "closed for bad or slow requests"),
+    (WebEvent::Denied, ["request", "requests"], "with a wrong or no password"),
+    (WebEvent::OtherHost, ["request", "requests"], "for another host's name (--web.allowed-host)"),
+    (WebEvent::Limited, ["request", "requests"], "above rate_limit"),
 ];
 
 type WebCounts = [u64; WORDS.len()];
@@ -62,9 +63,9 @@ impl WebTally {
 
 /// What is new since `before`.
 fn new_counts(now: &WebCounts, before: &WebCounts) -> Option<String> {
-    let new = WORDS.iter().filter_map(|&(event, words)| {
+    let new = WORDS.iter().filter_map(|&(event, [one, many], rest)| {
         let count = now[event as usize] - before[event as usize];
-        (count > 0).then(|| format!("{count} {words}"))
+        (count > 0).then(|| format!("{} {rest}", counted(count, one, many)))
     });
     let new: Vec<_> = new.collect();
     (!new.is_empty()).then(|| new.join(", "))
@@ -94,14 +95,15 @@ mod tests {
         let tally = WebTally::default();
         let before = tally.counts();
         assert_eq!(new_counts(&before, &before), None);
-        for (place, (event, _)) in WORDS.iter().enumerate() {
+        for (place, (event, ..)) in WORDS.iter().enumerate() {
             assert_eq!(*event as usize, place);
             (0..=place).for_each(|_| tally.count(*event));
         }
         let now = tally.counts();
         let line = new_counts(&now, &before).unwrap();
-        for (place, (_, words)) in WORDS.iter().enumerate() {
-            assert!(line.contains(&format!("{} {words}", place + 1)), "{line}");
+        for (place, (_, [one, many], rest)) in WORDS.iter().enumerate() {
+            let noun = if place == 0 { one } else { many };
+            assert!(line.contains(&format!("{} {noun} {rest}", place + 1)), "{line}");
         }
         assert_eq!(new_counts(&now, &now), None);
     }

@@ -5,13 +5,14 @@
 //! (the machine slept, or the clock began anew) another one holds from there on. In every work's bounds by construction,
 //! whatever the clock counts from.
 
+use crate::amd_log::source::LogProcess;
 use crate::amd_log::work::{Measured, Work, WorkClock};
 use std::collections::HashMap;
 
 /// Segments of all clocks together; work beyond has no offset.
 const SEGMENTS: usize = 16_384;
 
-type ClockKey = (Option<u32>, WorkClock);
+type ClockKey = (LogProcess, WorkClock);
 
 /// The least and the greatest CLOCK_MONOTONIC minus the clock, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub(super) struct Offsets {
 impl Offsets {
     pub(super) fn learn(&mut self, work: &Work, measured: &Measured) {
         let Some(bounds) = Bounds::of(work, measured) else { return };
-        let (count, segments) = self.clocks.entry((work.pid, measured.clock)).or_default();
+        let (count, segments) = self.clocks.entry((work.process, measured.clock)).or_default();
         let from = *count;
         *count += 1;
         if let Some(last) = segments.last_mut()
@@ -88,7 +89,7 @@ impl OffsetCursor {
     /// The bounds that hold for this work; `None` where its times cannot be joined.
     pub(super) fn next(&mut self, offsets: &Offsets, work: &Work, measured: &Measured) -> Option<Bounds> {
         let own = Bounds::of(work, measured)?;
-        let key = (work.pid, measured.clock);
+        let key = (work.process, measured.clock);
         let (count, place) = self.at.entry(key).or_default();
         let (_, segments) = offsets.clocks.get(&key)?;
         if segments.get(*place + 1).is_some_and(|next| next.from <= *count) {
@@ -103,14 +104,16 @@ impl OffsetCursor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::amd_log::source::LogProcess;
     use crate::amd_log::work::Task;
 
     /// Submitted and reported at these microseconds; times of the GPU in microseconds.
     fn work(clock: WorkClock, at_us: u64, reported_us: u64, begin_us: i64, end_us: i64) -> (Work, Measured) {
-        let task = Task::Copy { engine: None, bytes: 1 };
+        let task = Task::Copy { engine: None, bytes: Some(1) };
         let (begin_ns, end_ns) = (begin_us * 1000, end_us * 1000);
         let measured = Measured { clock, begin_ns, end_ns, at_us: reported_us };
-        (Work { pid: Some(7), at_us, task, kernel: None, command: None, measured: None }, measured)
+        let process = LogProcess { pid: Some(7), ..LogProcess::default() };
+        (Work { process, at_us, task, kernel: None, command: None, measured: None }, measured)
     }
 
     fn joined(works: &[(Work, Measured)]) -> Vec<Option<Bounds>> {
@@ -162,7 +165,7 @@ mod tests {
     #[test]
     fn whole_microseconds_and_other_processes_have_their_own_bounds() {
         let (mut other, measured) = work(WorkClock::Signal, 9000, 9100, 10, 20);
-        other.pid = Some(8);
+        other.process.pid = Some(8);
         let works = [work(WorkClock::Wall, 1000, 1100, 10, 20), (other, measured)];
         assert_eq!(joined(&works), [bounds(989, 1081), bounds(8990, 9081)]);
     }

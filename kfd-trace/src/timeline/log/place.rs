@@ -9,12 +9,13 @@ use super::survey::{LogPlan, place_of};
 use crate::amd_log::Correlator;
 use crate::amd_log::lines::LogLine;
 use crate::amd_log::packet::{Packet, PacketKind, PacketPointers};
+use crate::amd_log::source::LogProcess;
 use crate::amd_log::work::{Measured, Task, Work, WorkClock};
 use crate::timeline::lives::Timeline;
 use crate::timeline::packets::{Track, TrackKind};
 use crate::timeline::proto::Kind;
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 /// Queues, and processes with copies, that have tracks; work of further ones is counted.
@@ -30,8 +31,8 @@ enum Place {
     Queue(usize),
     /// A process of the recording: copies, or a queue (HWq) that the recording does not have.
     Process(usize, Option<u64>),
-    /// Not joined: the log's PID, and the HWq.
-    Apart(Option<u32>, Option<u64>),
+    /// Not joined: the log's process, and the HWq.
+    Apart(LogProcess, Option<u64>),
 }
 
 /// Tracks of a place; each is made when something is on it.
@@ -50,8 +51,10 @@ pub struct Placer<'t, W> {
     correlator: Correlator,
     works: Vec<Work>,
     places: HashMap<Place, PlaceTracks>,
-    /// What is not joined, by the log's PID.
-    apart: HashMap<Option<u32>, Track>,
+    /// What is not joined, by the log's process.
+    apart: HashMap<LogProcess, Track>,
+    /// Why work is not, or not all, joined: of which process, with its count.
+    strangers: BTreeMap<(LogProcess, &'static str), [u64; 2]>,
     first_ns: Option<u64>,
     report: LogReport,
 }
@@ -67,6 +70,7 @@ impl<W: Write> Timeline<W> {
             works: Vec::new(),
             places: HashMap::new(),
             apart: HashMap::new(),
+            strangers: BTreeMap::new(),
             first_ns: None,
             report: LogReport::default(),
         }
@@ -154,18 +158,19 @@ impl<W: Write> Placer<'_, W> {
     /// `None`: it is of a process that was not requested.
     fn place(&mut self, work: &Work) -> Option<Place> {
         let packet = work.task.packet();
-        let found = packet.map(|packet| self.timeline.known.find(place_of(work.pid, packet), work.at_us));
+        let found =
+            packet.map(|packet| self.timeline.known.find(place_of(work.process.pid, packet), work.at_us));
         let hwq = packet.map(|packet| packet.hwq);
         if let Some(Ok(queue)) = found {
             if let Some(process) = self.timeline.known.owner(queue)
-                && let Some(owner) = self.plan.owners.get_mut(&work.pid)
+                && let Some(owner) = self.plan.owners.get_mut(&work.process)
             {
                 // A PID may be used again.
                 *owner = process;
             }
             return self.timeline.known.shows_queue(queue).then_some(Place::Queue(queue));
         }
-        let owner = self.plan.owners.get(&work.pid).copied();
+        let owner = self.plan.owners.get(&work.process).copied();
         let lives = |process: &usize| {
             let ended_ns = self.timeline.known.process(*process).and_then(|process| process.ended_ns);
             ended_ns.is_none_or(|ended| work.at_us.saturating_mul(1000) <= ended)
@@ -175,7 +180,7 @@ impl<W: Write> Placer<'_, W> {
                 return None;
             }
             if let Some(Err(unknown)) = found {
-                *self.report.beside.entry((work.pid, unknown.why())).or_default() += 1;
+                self.strangers.entry((work.process, unknown.why())).or_default()[1] += 1;
             }
             return Some(Place::Process(process, hwq));
         }
@@ -183,13 +188,13 @@ impl<W: Write> Placer<'_, W> {
             Some(Err(unknown)) => unknown.why(),
             _ => "no queue of that PID is in the recording",
         };
-        *self.report.apart.entry((work.pid, why)).or_default() += 1;
-        Some(Place::Apart(work.pid, hwq))
+        self.strangers.entry((work.process, why)).or_default()[0] += 1;
+        Some(Place::Apart(work.process, hwq))
     }
 
     /// What the tracks of a place are below.
     fn parent(&mut self, place: Place) -> io::Result<Track> {
-        let Timeline { packets, known, .. } = &mut *self.timeline;
+        let Timeline { packets, known, alone, .. } = &mut *self.timeline;
         let below = match place {
             Place::Queue(queue) => {
                 return known.queue(queue).and_then(|queue| queue.track).ok_or_else(missing);
@@ -197,13 +202,14 @@ impl<W: Write> Placer<'_, W> {
             Place::Process(process, _) => {
                 known.process(process).and_then(|process| process.track).ok_or_else(missing)?
             }
-            Place::Apart(pid, _) => match self.apart.get(&pid) {
+            Place::Apart(process, _) => match self.apart.get(&process) {
                 Some(track) => *track,
                 None => {
-                    let pid_text = pid.map_or("no PID".to_owned(), |pid| format!("PID {pid}"));
-                    let name = format!("AMD log {}, {pid_text}: not joined", self.plan.name);
+                    let named = self.correlator.sources().process(process);
+                    let why = if *alone { "" } else { ": not joined" };
+                    let name = format!("AMD log {}, {named}{why}", self.plan.name);
                     let track = packets.track(name, None, &TrackKind::Slices)?;
-                    self.apart.insert(pid, track);
+                    self.apart.insert(process, track);
                     track
                 }
             },
@@ -243,7 +249,20 @@ impl<W: Write> Placer<'_, W> {
         self.correlator.finish(&mut self.works);
         self.take()?;
         let agreement = &self.plan.agreement;
+        let (mut apart, mut beside) = (BTreeMap::new(), BTreeMap::new());
+        let strangers = self.strangers.iter().filter(|_| !self.timeline.alone);
+        for ((process, why), [on_own, on_others]) in strangers {
+            let named = self.correlator.sources().process(*process);
+            for (all, count) in [(&mut apart, on_own), (&mut beside, on_others)] {
+                if *count > 0 {
+                    *all.entry((named.clone(), *why)).or_default() += count;
+                }
+            }
+        }
         let report = LogReport {
+            alone: self.timeline.alone,
+            apart,
+            beside,
             without_time: self.correlator.without_time,
             gave_up: self.correlator.gave_up,
             nameless: self.correlator.nameless_kernels,
@@ -259,7 +278,7 @@ impl<W: Write> Placer<'_, W> {
         };
         let about = json!({
             "log": self.plan.name,
-            "clock": "CLOCK_MONOTONIC, as the recording; lines are cut to the microsecond",
+            "clock": if report.alone { "CLOCK_MONOTONIC" } else { "CLOCK_MONOTONIC, as the recording; lines are cut to the microsecond" },
             "packets": report.packets,
             "copies": report.copies,
             "lines_within_lives_of_queues": report.joined,
@@ -329,7 +348,7 @@ fn kind(packet: &Packet) -> &'static str {
 fn about(work: &Work) -> Map<String, Value> {
     let mut about = Map::new();
     let mut put = |name: &str, value: Value| drop(about.insert(name.to_owned(), value));
-    put("log_pid", work.pid.into());
+    put("log_pid", work.process.pid.into());
     put("command", work.command.map(|kind| kind.name()).into());
     match &work.task {
         Task::Copy { engine, bytes } => {

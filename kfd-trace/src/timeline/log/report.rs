@@ -1,11 +1,14 @@
 //! What became of a log on a timeline, and how well its clock is joined: for people.
 
 use crate::text::clock::span;
+use crate::text::count::{counted, verb};
 use std::collections::BTreeMap;
 
 /// What became of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogReport {
+    /// There is no recording to join with.
+    pub alone: bool,
     pub packets: u64,
     pub copies: u64,
     /// Slices: work with times of the GPU that could be joined.
@@ -16,10 +19,10 @@ pub struct LogReport {
     pub unplaced_times: u64,
     /// Slices whose offset is not that of CLOCK_BOOTTIME in the recording.
     pub other_clock: u64,
-    /// Work that is on tracks of its own, by the log's PID and why.
-    pub apart: BTreeMap<(Option<u32>, &'static str), u64>,
-    /// Packets on tracks of queues below their process that the recording does not have, by the log's PID and why.
-    pub beside: BTreeMap<(Option<u32>, &'static str), u64>,
+    /// Work that is on tracks of its own, by the log's process and why.
+    pub apart: BTreeMap<(String, &'static str), u64>,
+    /// Packets on tracks of queues below their process that the recording does not have, by the log's process and why.
+    pub beside: BTreeMap<(String, &'static str), u64>,
     /// Work that is not shown.
     pub left_out: u64,
     /// Work of processes that were not requested: not shown.
@@ -52,78 +55,101 @@ impl LogReport {
         let mut lines = vec![self.times(), self.clock()];
         if self.other_clock > 0 {
             lines.push(format!(
-                "{} times of the GPU are not of CLOCK_BOOTTIME as the recording has it: they are placed by the log's own lines",
-                self.other_clock
+                "{} of the GPU {} not of CLOCK_BOOTTIME as the recording has it, and placed by the log's own lines",
+                counted(self.other_clock, "time", "times"),
+                verb(&self.other_clock, "is", "are")
             ));
         }
         for (all, place) in
             [(&self.apart, "a track of their own"), (&self.beside, "tracks of other queues of their process")]
         {
-            lines.extend(all.iter().map(|((pid, why), count)| {
-                let pid = pid.map_or("without a PID".to_owned(), |pid| format!("of PID {pid}"));
-                format!("{count} {pid} are on {place}, since {why}")
+            lines.extend(all.iter().map(|((process, why), count)| {
+                format!("{count} of {process} {} on {place}, since {why}", verb(count, "is", "are"))
             }));
         }
+        let all = |count: &u64| counted(*count, "packet or copy", "packets and copies");
         let counts = [
             (
                 self.unplaced_times,
-                "have times of the GPU that do not fit between their lines, and are at the time of their line",
+                ["has times", "have times"],
+                "of the GPU that do not fit between their lines: shown at the time of the line",
             ),
-            (self.gave_up, "waited too long for times of the GPU, and are at the time of their line"),
-            (self.without_time, "have lines without a time, and are not shown"),
-            (self.not_requested, "are of processes that were not requested, and are not shown"),
-            (self.left_out, "are not shown: they are of more queues than there is room for"),
+            (self.gave_up, ["waited"; 2], "too long for times of the GPU: shown at the time of the line"),
+            (self.without_time, ["has a line", "have lines"], "without a time: not shown"),
+            (self.not_requested, ["is of a process", "are of processes"], "not requested: not shown"),
+            (self.left_out, ["is", "are"], "of more queues than there is room for: not shown"),
         ];
-        let counts = counts.into_iter().filter(|(count, _)| *count > 0);
-        lines.extend(counts.map(|(count, what)| format!("{count} packets and copies {what}")));
+        let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
+        lines.extend(
+            counts.map(|(count, [one, many], what)| {
+                format!("{} {} {what}", all(&count), verb(&count, one, many))
+            }),
+        );
         let losses = [
             (
+                counted(self.lives_left_out, "process, queue or sleep", "processes, queues and sleeps"),
                 self.lives_left_out,
-                "processes, queues and sleeps of the recording are more than there is room for: what is of them is not joined",
+                "of the recording beyond what there is room for: what is of them is not joined",
             ),
             (
+                counted(self.pids_left_out, "packet", "packets"),
                 self.pids_left_out,
-                "packets are of more PIDs than there is room for: copies of these PIDs are not joined",
+                "of PIDs beyond what there is room for: copies of these PIDs are not joined",
             ),
             (
+                counted(self.nameless, "line with a kernel's name", "lines with names of kernels"),
                 self.nameless,
-                "names of kernels are more than there is room for: their dispatches are shown without a name",
+                "beyond what there is room for: such dispatches are shown without a name",
             ),
             (
+                counted(self.threads_forgotten, "thread", "threads"),
                 self.threads_forgotten,
-                "threads are more than there is room for: what they wrote next may lack its kernel and command",
+                "beyond what there is room for: what they wrote next may lack its kernel and command",
             ),
         ];
-        let losses = losses.into_iter().filter(|(count, _)| *count > 0);
-        lines.extend(losses.map(|(count, what)| format!("{count} {what}")));
+        let losses = losses.into_iter().filter(|(_, count, _)| *count > 0);
+        lines.extend(losses.map(|(all, _, what)| format!("{all} {what}")));
         lines
     }
 
     fn times(&self) -> String {
         let LogReport { packets, copies, slices, within_ns, .. } = self;
-        let all = format!("{packets} packets and {copies} copies");
+        let all =
+            format!("{} and {}", counted(*packets, "packet", "packets"), counted(*copies, "copy", "copies"));
         if *slices == 0 {
             return format!(
                 "{all}, at the times of their lines: it has no times of the GPU that can be joined"
             );
         }
         format!(
-            "{all}, {slices} times of the GPU, right to {} or better; what has none is at the time of its line",
+            "{all}, {} of the GPU, right to {} or better; what has none is at the time of its line",
+            counted(*slices, "time", "times"),
             span(*within_ns)
         )
     }
 
     fn clock(&self) -> String {
+        if self.alone {
+            return "its clock is CLOCK_MONOTONIC, cut to 1us; there is no recording to join it with"
+                .to_owned();
+        }
         let LogReport { joined, queues, .. } = self;
+        let lives = if *queues == 1 {
+            "the life of 1 queue".to_owned()
+        } else {
+            format!("the lives of {queues} queues")
+        };
         if self.outside > 0 {
             return format!(
-                "{} lines lie outside the life of their queue, and {joined} within the lives of {queues} queues: the log, or a part \
-                 of it, may be of another clock, boot or machine",
-                self.outside
+                "{} outside the life of {} queue, and {joined} within {lives}: the log, or a part of it, may be of another clock, \
+                 boot or machine",
+                counted(self.outside, "line lies", "lines lie"),
+                verb(&self.outside, "its", "their")
             );
         }
         let fits = format!(
-            "its clock is that of the recording, CLOCK_MONOTONIC, cut to 1us: {joined} lines lie within the lives of {queues} queues"
+            "its clock is that of the recording, CLOCK_MONOTONIC, cut to 1us: {} within {lives}",
+            counted(*joined, "line lies", "lines lie")
         );
         match (self.ahead_ns.map(span), self.behind_ns.map(span)) {
             (Some(ahead), Some(behind)) => {

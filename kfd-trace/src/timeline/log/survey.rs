@@ -6,6 +6,7 @@ use crate::amd_log::life::Birth;
 use crate::amd_log::limits::PROCESSES;
 use crate::amd_log::lines::LogLine;
 use crate::amd_log::packet::{Packet, PacketKind};
+use crate::amd_log::source::LogProcess;
 use crate::amd_log::work::{Task, Work};
 use crate::timeline::known::{Known, LogPlace, Unknown};
 use crate::timeline::lives::Timeline;
@@ -17,8 +18,8 @@ use std::io::Write;
 pub struct LogPlan {
     pub(super) name: String,
     pub(super) offsets: Offsets,
-    /// The processes of the recording that the log's PIDs are, by a queue of theirs: the first ones.
-    pub(super) owners: HashMap<Option<u32>, usize>,
+    /// The processes of the recording that the log's processes are, by a queue of theirs: the first ones.
+    pub(super) owners: HashMap<LogProcess, usize>,
     pub(super) agreement: Agreement,
     /// Packets of further PIDs.
     pub(super) owners_left_out: u64,
@@ -61,6 +62,8 @@ pub(super) fn place_of(pid: Option<u32>, packet: &Packet) -> LogPlace {
 /// The first reading.
 pub struct Survey<'a> {
     known: &'a Known,
+    /// There is no recording to join with.
+    alone: bool,
     plan: LogPlan,
     correlator: Correlator,
     works: Vec<Work>,
@@ -79,6 +82,7 @@ impl<W: Write> Timeline<W> {
         let plan = LogPlan { name, ..LogPlan::default() };
         Survey {
             known: &self.known,
+            alone: self.alone,
             plan,
             correlator: Correlator::default(),
             works: Vec::new(),
@@ -103,14 +107,14 @@ impl Survey<'_> {
                 self.plan.offsets.learn(&work, measured);
             }
             if let Task::Created { birth, after_us } = work.task {
-                self.created(work.pid, work.at_us, birth, after_us);
+                self.created(work.process.pid, work.at_us, birth, after_us);
                 continue;
             }
             let (first, last) = self.span.unwrap_or((work.at_us, work.at_us));
             self.span = Some((first.min(work.at_us), last.max(work.at_us)));
             let Some(packet) = work.task.packet() else { continue };
             self.packets += 1;
-            match self.known.find(place_of(work.pid, packet), work.at_us) {
+            match self.known.find(place_of(work.process.pid, packet), work.at_us) {
                 Ok(queue) => {
                     if self.known.shows_queue(queue) {
                         self.plan.agreement.packets += 1;
@@ -118,7 +122,7 @@ impl Survey<'_> {
                         self.not_requested += 1;
                     }
                     self.plan.agreement.take(queue, self.known.slack(queue, work.at_us));
-                    self.owner(work.pid, queue);
+                    self.owner(work.process, queue);
                 }
                 Err(why) => {
                     self.plan.agreement.outside += u64::from(why == Unknown::OtherTime);
@@ -128,10 +132,10 @@ impl Survey<'_> {
         }
     }
 
-    fn owner(&mut self, pid: Option<u32>, queue: usize) {
-        let Some(process) = self.known.owner(queue) else { return };
-        if self.plan.owners.len() < PROCESSES || self.plan.owners.contains_key(&pid) {
-            self.plan.owners.entry(pid).or_insert(process);
+    fn owner(&mut self, process: LogProcess, queue: usize) {
+        let Some(owner) = self.known.owner(queue) else { return };
+        if self.plan.owners.len() < PROCESSES || self.plan.owners.contains_key(&process) {
+            self.plan.owners.entry(process).or_insert(owner);
         } else {
             self.plan.owners_left_out += 1;
         }
@@ -167,7 +171,7 @@ impl Survey<'_> {
                 "it has no packets with times; AMD_LOG_LEVEL=5 AMD_LOG_MASK=0x9019a writes them".to_owned()
             );
         };
-        if self.plan.agreement.packets > 0 {
+        if self.alone || self.plan.agreement.packets > 0 {
             return Ok(self.plan);
         }
         if self.not_requested > 0 {

@@ -103,7 +103,7 @@ fn what_has_no_times_is_at_the_time_of_its_line_below_its_queue() {
     assert_eq!((report.packets, report.copies, report.slices), (2, 1, 0));
     let text = report.lines().join("\n");
     assert!(
-        text.contains("within the lives of 1 queues, and would not if it were 1.00ms ahead or 7.00ms behind"),
+        text.contains("within the life of 1 queue, and would not if it were 1.00ms ahead or 7.00ms behind"),
         "{text}"
     );
 }
@@ -181,12 +181,12 @@ fn another_queue_of_a_joined_process_is_below_it_and_another_process_is_apart() 
         "2001000 Instant AMD log app.log, PID 8: not joined/AMD log: queue HWq 0x10/AMD log: submitted dispatch",
     ];
     assert_eq!(added, expected);
-    let apart: Vec<_> = report.apart.iter().map(|((pid, _), count)| (*pid, *count)).collect();
-    assert_eq!(apart, [(Some(8), 1)]);
+    let apart: Vec<_> = report.apart.iter().map(|((process, _), count)| (process.as_str(), *count)).collect();
+    assert_eq!(apart, [("PID 8", 1)]);
     let text = report.lines().join("\n");
     assert!(
         text.contains(
-            "1 of PID 8 are on a track of their own, since the recording has no queue of that address"
+            "1 of PID 8 is on a track of their own, since the recording has no queue of that address"
         ),
         "{text}"
     );

@@ -37,6 +37,11 @@ fn odd() -> impl Strategy<Value = Vec<u8>> {
         ":3:a:1: ",
         ":4:a:1: 18446744073709551615 us: [pid:4294967296 tid: 0x] ",
         "\u{1b}[32m:3:a:1: 1 us:  ",
+        "trainer-1  | :0:a.cpp:1: 9 us:  ",
+        "2026-09-01T08:00:00Z stderr P :4:a.cpp:1: 9 us:  ",
+        "2026-09-01T08:00:00Z stderr F ",
+        "{\"log\":\":4:a.cpp:1: 9 us:  ",
+        "[1,3]<stderr>::1:1:1:1:1: us: us: us:",
         "",
     ]);
     let text = select(vec![
@@ -48,11 +53,20 @@ fn odd() -> impl Strategy<Value = Vec<u8>> {
         "acquireQueue refCount: 0x1 (1)",
         "HSA Copy copy_engine=0xffffffffffffffff, size=18446744073709551615",
         "Callback: Queue 0x1 Aborting with error : ",
+        "Device::callbackQueue aborting with error : HSA code: 0xffffffffffffffff",
+        "Memory Fault Error [GPU index: 18446744073709551615, faulting addr: 0x, kernel: ",
+        "Memory access fault by GPU node-18446744073709551615 on address 0xffffffffffffffff. Reason: ",
+        "VGPU=0x1 SWq=0x1, HWq=0xffffffffffffffff, id=1",
+        "VGPU(0x1) Queue(0x1) rptr=18446744073709551615, wptr=0. ",
+        "Graph ShaderName : ",
+        "Signal = (0x1), start = 9223372036854775807, end = 0 time",
+        "HSA Async Copy Rect dst=0x0, wait_event=0x0 completion_signal=0x1",
         "ShaderName : ",
         "hipMalloc: Returned hipErrorOutOfMemory : ",
         "",
     ]);
-    let end = select(vec!["\n", "\r\n", "\0\0\n", "", "\n\n"]);
+    let end =
+        select(vec!["\n", "\r\n", "\0\0\n", "", "\n\n", "\r", "\"}\n", "\\n\",\"stream\":\"stderr\"}\n"]);
     (head, text, hostile(), end).prop_map(|(head, text, name, end)| {
         [head.as_bytes(), text.as_bytes(), &name, end.as_bytes()].concat()
     })

@@ -16,7 +16,7 @@ fn lines_outside_the_life_of_their_queue_contradict_the_clock() {
     assert_eq!((report.joined, report.outside), (1, 51));
     let text = report.lines().join("\n");
     for expected in [
-        "51 lines lie outside the life of their queue, and 1 within the lives of 1 queues",
+        "51 lines lie outside the life of their queue, and 1 within the life of 1 queue",
         "50 of PID 7 are on tracks of other queues of their process, since the recording's queue of that address lived at \
          another time",
     ] {
@@ -98,7 +98,7 @@ fn what_was_not_requested_is_left_out_and_said() {
     );
     assert_eq!((report.not_requested, report.apart.len()), (2, 0));
     let text = report.lines().join("\n");
-    assert!(text.contains("2 packets and copies are of processes that were not requested"), "{text}");
+    assert!(text.contains("2 packets and copies are of processes not requested: not shown"), "{text}");
     let why = joined_by(items.clone(), filter(), &theirs).1.expect_err("nothing is shown");
     assert!(why.contains("processes that were not requested"), "{why}");
     assert!(joined_with(items, &theirs).1.is_ok(), "all is requested");
@@ -123,12 +123,12 @@ fn what_there_was_no_room_for_is_said() {
     let report = joined_with(items.collect(), &log).1.expect("joined");
     assert_eq!((report.pids_left_out, report.lives_left_out), (1, 0));
     assert!(
-        report.lines().iter().any(|line| line.starts_with("1 packets are of more PIDs")),
+        report.lines().iter().any(|line| line.starts_with("1 packet of PIDs beyond what there is room for")),
         "{:?}",
         report.lines()
     );
     let lost = LogReport { lives_left_out: 3, nameless: 2, ..report };
-    for expected in ["3 processes, queues and sleeps", "2 names of kernels"] {
+    for expected in ["3 processes, queues and sleeps", "2 lines with names of kernels"] {
         assert!(lost.lines().iter().any(|line| line.starts_with(expected)), "{:?}", lost.lines());
     }
 }
