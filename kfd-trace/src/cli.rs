@@ -16,6 +16,7 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 pub use daemon::{DaemonArgs, MetricsArgs};
+use kfd_trace_common::counter::ProbeId;
 pub use recording::{RecordArgs, ReplayArgs, TimelineArgs};
 use remote::secret;
 pub use remote::{RemoteArgs, WayArgs};
@@ -23,7 +24,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 pub use tracing::{Colour, LineArgs, ProbeOptions, RunArgs, TopArgs, TraceArgs, TracingOptions, WhoseArgs};
-use values::{buffer_size, duration};
+use values::{buffer_size, duration, probes};
 
 /// Trace AMD's compute driver (amdgpu/KFD): who has which queue on which GPU, since when, and what went
 /// wrong.
@@ -319,6 +320,9 @@ pub struct RunlistArgs {
     /// Size of the ring buffer: a power of two from 4 KiB to 1 GiB.
     #[arg(long, value_name = "SIZE", value_parser = buffer_size, default_value = "1MiB")]
     pub buffer_size: u32,
+    /// Leave this probe out (names as in `kfd-trace status`); may be repeated. What it shows is missing then.
+    #[arg(long = "without-probe", value_name = "PROBE", value_parser = probes(), hide_possible_values = true)]
+    pub without: Vec<ProbeId>,
     /// Print one JSON object per interval.
     #[arg(long)]
     pub json: bool,

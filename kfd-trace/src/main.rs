@@ -144,9 +144,9 @@ fn run(cli: Cli) -> Result<u8> {
             sample: probes.sample,
             choice: probes.choice(Attach::Mixed),
         })),
-        Some(Command::Runlist(RunlistArgs { interval, duration, buffer_size, json })) => {
+        Some(Command::Runlist(RunlistArgs { interval, duration, buffer_size, without, json })) => {
             let redraw = !json && std::io::stdout().is_terminal();
-            let choice = Choice { attach: Attach::Mixed, ..Choice::default() };
+            let choice = Choice { attach: Attach::Mixed, without, ..Choice::default() };
             let options =
                 RunlistOptions { roots, interval, duration, json, redraw, ring_bytes: buffer_size, choice };
             block_on(runlist::run(&options))

@@ -15,7 +15,7 @@ pub mod scan;
 use self::judge::{findings, sysfs_is_alone};
 use self::liveness::is_gone;
 pub(super) use self::pending::Pending;
-use self::pending::{LIVES, Missing};
+use self::pending::{LIVES, Missing, SUSPICION_NS};
 use self::scan::{Begun, Look, Scan, Walked, Wanted};
 use super::engine::Tracer;
 use crate::attribute::process::{self, ProcessError};
@@ -30,10 +30,6 @@ const QUIET: u32 = 10;
 
 /// Ticks between scans of the kernel's own table while there is no suspicion.
 const QUIET_WALK: u32 = 60;
-
-/// How long a suspicion lasts after its last reason, nanoseconds: what changed then must have settled, be
-/// found, and be found again.
-const SUSPICION_NS: u64 = 5_000_000_000;
 
 impl Tracer {
     /// Begins to read the driver's lists when it is due; must be called once a second, also while a scan is

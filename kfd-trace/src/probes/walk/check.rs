@@ -6,7 +6,7 @@
 
 mod counts;
 
-use self::counts::CountFields;
+use self::counts::CountsCheck;
 use super::{Met, Walk};
 use crate::events::decode::secondary;
 use crate::kernel::{Btf, Kernel};
@@ -84,7 +84,8 @@ pub struct TypesCheck {
     device_dqm: Option<u64>,
     /// A process has a list of its devices, not an array of pointers.
     device_list: bool,
-    count_fields: Option<CountFields>,
+    /// `None`: these types do not have a scheduler's counts.
+    counts: Option<CountsCheck>,
 }
 
 /// In `struct process_queue_manager` of every driver: its process, then its queues.
@@ -126,13 +127,14 @@ impl TypesCheck {
         let pair = |structure: &str, path: &str, name: &str| {
             Some((offset(vmlinux?, structure, path)?, symbol(name)?))
         };
+        let device_dqm = offset(btf, "kfd_node", "dqm").or_else(|| offset(btf, "kfd_dev", "dqm"));
         Ok(TypesCheck {
             process_bytes: btf.size_of("kfd_process").ok().and_then(|size| size.try_into().ok()).unwrap_or(0),
             notifier: pair("mmu_notifier", "ops", "kfd_process_mmu_notifier_ops"),
             exception: pair("work_struct", "func", "kfd_process_hw_exception"),
-            device_dqm: offset(btf, "kfd_node", "dqm").or_else(|| offset(btf, "kfd_dev", "dqm")),
+            device_dqm,
             device_list: offset(btf, "kfd_process", "per_device_data").is_some(),
-            count_fields: CountFields::find(btf, |name| fields.get(name).copied()),
+            counts: CountsCheck::new(&walk, device_dqm, btf, |name| fields.get(name).copied()),
             fields,
             walk,
         })
@@ -148,6 +150,12 @@ impl TypesCheck {
             self.process(memory, process, listing, &mut compared)?;
         }
         Ok(compared)
+    }
+
+    /// Whether a scheduler's counts are what the queues of all processes add up to; false while that cannot be compared.
+    #[must_use]
+    pub fn counts_agree(&self, memory: &mut impl KernelMemory) -> bool {
+        self.counts.as_ref().is_some_and(|counts| counts.agree(memory))
     }
 
     fn field(&self, name: &str) -> Option<u64> {

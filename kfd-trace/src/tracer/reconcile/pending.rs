@@ -1,12 +1,15 @@
 //! The data kept from one comparison with the driver's lists to the next.
 
-use super::SUSPICION_NS;
 use crate::model::event::ProcessId;
 use crate::state::{FoundDifference, ProcessKey};
 use crate::tracer::inventory::InventoryReader;
 use kfd_trace_common::counter::ProbeId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// How long a suspicion lasts after its last reason, nanoseconds: what changed then must have settled, be
+/// found, and be found again.
+pub(super) const SUSPICION_NS: u64 = 5_000_000_000;
 
 /// The data kept from scan to scan.
 #[derive(Default)]

@@ -2,10 +2,14 @@
 //!
 //! In: records, and whether the counts agree with the walk. Out: the records, without counts until they did once.
 
-use super::{PAUSE, TRIES};
 use crate::events::decode::Undecodable;
 use crate::model::event::{Body, Event};
 use std::thread::sleep;
+use std::time::Duration;
+
+/// A queue that was just created is in the driver's lists after some milliseconds.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// How often records may wait until a queue that was just created is in the driver's lists.
 const WAITS: u32 = 8;

@@ -3,16 +3,15 @@
 //! In: offsets, kernel memory. Out: yes, or not (yet). A difference refutes nothing: the driver counts a queue before
 //! its process has it, and a dying process leaves the table before its queues.
 
-use super::TypesCheck;
 use crate::kernel::Btf;
 use crate::model::event::QueueType;
 use crate::probes::memory::{KernelMemory, byte, half, word};
-use crate::probes::walk::Met;
+use crate::probes::walk::{Met, Walk};
 use std::collections::BTreeMap;
 
 /// Offsets in `struct device_queue_manager`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CountFields {
+struct CountFields {
     processes: u64,
     active: u64,
     active_cp: u64,
@@ -24,7 +23,7 @@ pub(super) struct CountFields {
 
 impl CountFields {
     /// `None` if these types do not have all of them.
-    pub(super) fn find(btf: &Btf, field: impl Fn(&str) -> Option<u64>) -> Option<Self> {
+    fn find(btf: &Btf, field: impl Fn(&str) -> Option<u64>) -> Option<Self> {
         let member = |path: &str| {
             let at = |packets: &str| btf.offset_of("device_queue_manager", &format!("{packets}.{path}")).ok();
             at("packet_mgr").or_else(|| at("packets")).map(|member| u64::from(member.offset))
@@ -64,21 +63,39 @@ struct Counts {
     active_cp: u32,
 }
 
-impl TypesCheck {
+/// What the comparison needs.
+#[derive(Debug)]
+pub(super) struct CountsCheck {
+    walk: Walk,
+    /// Of the pointer to its `struct device_queue_manager`, in a GPU.
+    device_dqm: u64,
+    fields: CountFields,
+}
+
+impl CountsCheck {
+    /// `None` if these types do not have all of the fields.
+    pub(super) fn new(
+        walk: &Walk,
+        device_dqm: Option<u64>,
+        btf: &Btf,
+        field: impl Fn(&str) -> Option<u64>,
+    ) -> Option<Self> {
+        let fields = CountFields::find(btf, field)?;
+        Some(CountsCheck { walk: walk.clone(), device_dqm: device_dqm?, fields })
+    }
+
     /// Whether each scheduler with an active queue counts as the walk does, and at least one has one.
-    #[must_use]
-    pub fn counts_agree(&self, memory: &mut impl KernelMemory) -> bool {
-        let Some(fields) = self.count_fields else { return false };
+    pub(super) fn agree(&self, memory: &mut impl KernelMemory) -> bool {
         let expected = self.expected(memory);
         let mut busy = expected.iter().filter(|(_, counts)| counts.active > 0).peekable();
         let some = busy.peek().is_some();
-        let agree = |(gpu, counts): (&u64, &Counts)| {
-            let dqm = self.device_dqm.and_then(|offset| word(memory, gpu.wrapping_add(offset)));
+        let agrees = |(gpu, counts): (&u64, &Counts)| {
+            let dqm = word(memory, gpu.wrapping_add(self.device_dqm));
             !self.walk.is_at_work(memory, *gpu)
-                && dqm.and_then(|dqm| fields.read(memory, dqm)) == Some(*counts)
+                && dqm.and_then(|dqm| self.fields.read(memory, dqm)) == Some(*counts)
         };
         // What changed meanwhile proves nothing.
-        some && busy.all(agree) && self.expected(memory) == expected
+        some && busy.all(agrees) && self.expected(memory) == expected
     }
 
     /// By address of the GPU.
@@ -157,15 +174,16 @@ mod tests {
         let (types, _) = table::off_by_8("6.12.12");
         let btf = Btf::parse(types.clone(), None).unwrap();
         let kernel = tests::kernel(types);
-        let mut check = TypesCheck::new(&kernel, &Facts::gather(&kernel)).unwrap();
-        check.count_fields = Some(fields);
+        let walk = Walk::new(&kernel, &Facts::gather(&kernel)).unwrap();
+        let device_dqm = u64::from(btf.offset_of("kfd_node", "dqm").unwrap().offset);
+        let check = CountsCheck { walk, device_dqm, fields };
         let mut memory = tests::memory(&btf);
         for dqm in tests::DQMS {
             let counts = [(0x10, dqm), (0x28, dqm), (0x80, 1 << 32 | 1), (0x88, 1)];
             memory.0.extend(counts.map(|(at, value)| (dqm + at, value)));
         }
         change(&mut memory);
-        check.counts_agree(&mut memory)
+        check.agree(&mut memory)
     }
 
     #[test]
