@@ -102,6 +102,8 @@ mod tests {
     fn root_gets_a_number_that_no_account_has() {
         let Some(id) = unused().unwrap() else { return };
         assert!(!is_known("passwd", id) && id > 65_000, "{id}");
-        assert!(std::path::Path::new("/usr/bin/getent").exists().then(|| is_known("passwd", 0)).unwrap_or(true));
+        assert!(
+            std::path::Path::new("/usr/bin/getent").exists().then(|| is_known("passwd", 0)).unwrap_or(true)
+        );
     }
 }

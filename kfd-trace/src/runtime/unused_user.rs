@@ -119,7 +119,10 @@ mod tests {
     #[test]
     fn it_is_no_account_no_process_and_no_number_that_a_user_may_map() {
         let status = |id: u32| {
-            format!("Name:\tx\nUid:\t{id}\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t4 {} \nThreads:\t65532\n", id + 1)
+            format!(
+                "Name:\tx\nUid:\t{id}\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t4 {} \nThreads:\t65532\n",
+                id + 1
+            )
         };
         let small = "0 100000 65536\n";
         let root = root(&[
