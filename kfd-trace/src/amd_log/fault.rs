@@ -57,9 +57,9 @@ impl FaultKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault<'a> {
     pub kind: FaultKind,
-    /// Of HIP.
+    /// Index of HIP.
     pub gpu_index: Option<u64>,
-    /// Of the topology of KFD.
+    /// Node of KFD's topology.
     pub node: Option<u64>,
     pub address: Option<u64>,
     /// ROCr says that the address may not be the exact one.

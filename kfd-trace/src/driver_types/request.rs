@@ -32,7 +32,7 @@ pub(super) struct Request {
 pub(super) struct Job {
     pub(super) layout: Layout,
     pub(super) headers: PathBuf,
-    /// Of the headers.
+    /// Release of the kernel that the headers belong to.
     pub(super) release: String,
     pub(super) timeout: Duration,
     /// Texts that the types file carries.

@@ -71,7 +71,7 @@ pub struct QueueRow {
     pub pipe_priority: Option<u32>,
     pub queue_priority: Option<u32>,
     pub doorbell_offset: Option<u32>,
-    /// Of each XCC, by shader engine; empty without a generation.
+    /// CUs of each XCC, by shader engine; empty without a generation.
     pub cu_masks: Vec<Vec<u32>>,
     /// SDMA: the driver's numbers.
     pub engine: Option<(u32, u32)>,

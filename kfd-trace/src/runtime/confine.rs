@@ -86,7 +86,7 @@ pub(crate) fn confine<T>(
         (Resource::Fsize, 0),
         (Resource::Core, 0),
         (Resource::Memlock, 0),
-        // Of all processes of its user: no thread can be added to those that there are.
+        // The limit counts all threads of the user: none can be added to those that exist.
         (Resource::Nproc, 0),
     ] {
         logged("a limit of its resources", limit(resource, most));

@@ -176,7 +176,7 @@ impl Unsent {
 #[derive(Debug)]
 pub(super) struct Document {
     length: usize,
-    /// Of a page that is not empty.
+    /// Set if the page is not empty.
     etag: Option<String>,
     left: Mutex<Left>,
 }

@@ -50,7 +50,7 @@ impl<W: Write> Timeline<W> {
         Timeline::with(out, false)
     }
 
-    /// Of logs without a recording.
+    /// A trace of logs only, without a recording.
     ///
     /// # Errors
     /// Those of `out`.
@@ -160,7 +160,7 @@ impl<W: Write> Timeline<W> {
     fn event(&mut self, replay: &Replay, event: &Event, change: &Change) -> io::Result<()> {
         let shown = self.filter.as_ref().map_or(Shown::All, |filter| filter(event, change, &replay.state));
         let about = about(replay, event, change);
-        let (at_ns, kind) = (event.mono_ns, event.body.kind().name());
+        let at_ns = event.mono_ns;
         match change.process {
             Some(key) if shown == Shown::Nothing => self.not_shown.renumber(&replay.state, key),
             Some(key) => drop(self.process(replay, key, at_ns)?),
@@ -186,28 +186,27 @@ impl<W: Write> Timeline<W> {
             Body::GpuResetBegin { .. } | Body::GpuResetEnd { .. } | Body::HwsHang { .. } => {
                 self.gpus.happened(&mut self.packets, replay, event, &about)?;
             }
+            Body::QueueUpdate(update) => {
+                let queue = update.now.queue_id.and_then(|id| self.live_queue(change, id));
+                self.instant(replay, event, change, &about, queue)?;
+            }
+            Body::MqdWrite { queue_id, .. } => {
+                self.instant(replay, event, change, &about, self.live_queue(change, *queue_id))?;
+            }
+            Body::VmFault(_) => {
+                self.gpus.happened(&mut self.packets, replay, event, &about)?;
+                self.instant(replay, event, change, &about, None)?;
+            }
             Body::ProcessSeen(_)
             | Body::Open { .. }
             | Body::Close
             | Body::MmRelease
             | Body::ProcessRelease
             | Body::QueueDestroy { .. }
-            | Body::QueueUpdate(_)
-            | Body::MqdWrite { .. }
-            | Body::VmFault(_)
             | Body::UserQueue(_)
             | Body::EvictFailed(_)
             | Body::QueuesSuspended(_)
-            | Body::QueuesResumed(_) => {
-                let track = match self.own_queue(event, change) {
-                    Some(track) => track,
-                    None => self.owner(replay, change, at_ns)?,
-                };
-                if matches!(event.body, Body::VmFault(_)) {
-                    self.gpus.happened(&mut self.packets, replay, event, &about)?;
-                }
-                self.packets.event(Kind::Instant, track, at_ns, Some(("process", kind)), Some(&about))?;
-            }
+            | Body::QueuesResumed(_) => self.instant(replay, event, change, &about, None)?,
         }
         // Where the driver was unloaded, the release is reported after the ends.
         let own = change.process.filter(|_| matches!(event.body, Body::ProcessRelease));
@@ -263,37 +262,27 @@ impl<W: Write> Timeline<W> {
         }
     }
 
-    /// The track of the live queue that an event is about.
-    fn own_queue(&self, event: &Event, change: &Change) -> Option<Track> {
-        let id = match &event.body {
-            Body::QueueUpdate(update) => update.now.queue_id?,
-            Body::MqdWrite { queue_id, .. } => *queue_id,
-            // Queues that begin or end, and what is about all queues of a process or GPU.
-            Body::ProcessSeen(_)
-            | Body::Open { .. }
-            | Body::Close
-            | Body::MmRelease
-            | Body::ProcessRelease
-            | Body::QueueCreate(_)
-            | Body::QueueDestroy { .. }
-            | Body::QueueDestroyFailed { .. }
-            | Body::Ioctl(_)
-            | Body::Evict(_)
-            | Body::Restore(_)
-            | Body::VmFault(_)
-            | Body::GpuResetBegin { .. }
-            | Body::GpuResetEnd { .. }
-            | Body::HwsHang { .. }
-            | Body::UserQueue(_)
-            | Body::EvictFailed(_)
-            | Body::Preempt(_)
-            | Body::Runlist(_)
-            | Body::QueuesSuspended(_)
-            | Body::QueuesResumed(_)
-            | Body::MesQueue(_) => return None,
-        };
+    /// The track of a queue of the event's process, while it lives.
+    fn live_queue(&self, change: &Change, id: u32) -> Option<Track> {
         let queue = self.processes.get(&change.process?)?.queues.get(&id)?;
         queue.alive.then_some(queue.own)
+    }
+
+    /// A moment on the track of its queue, else of its process.
+    fn instant(
+        &mut self,
+        replay: &Replay,
+        event: &Event,
+        change: &Change,
+        about: &Value,
+        queue: Option<Track>,
+    ) -> io::Result<()> {
+        let track = match queue {
+            Some(track) => track,
+            None => self.owner(replay, change, event.mono_ns)?,
+        };
+        let name = Some(("process", event.body.kind().name()));
+        self.packets.event(Kind::Instant, track, event.mono_ns, name, Some(about))
     }
 
     fn others(&mut self) -> io::Result<Track> {

@@ -22,13 +22,11 @@ use crate::probes::error::LoadError;
 use crate::probes::load::Options;
 use crate::probes::plan::{Choice, PlanRequest};
 use crate::probes::session::Session;
-use crate::probes::walk::check::Compared;
 use crate::runtime::clock;
 use crate::runtime::exit::Stop;
 use crate::runtime::stderr::say;
 use crate::state::{IoctlTotals, SampleTotals, State, StateLimits};
 use crate::text::clock::Clock;
-use crate::text::count::counted;
 use jiff::tz::TimeZone;
 use kfd_trace_common::counter::ProbeId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -247,14 +245,7 @@ impl Tracer {
         let Some(mut memory) = memory else { return Ok(()) };
         trust.compare(&mut memory, sysfs)?;
         if trust.is_complete() {
-            let Compared { processes, devices, queues } = trust.compared;
-            log::info!(
-                "types of the driver ({}) agree with it: {}, {} of them, {}",
-                trust.source,
-                counted(processes, "process", "processes"),
-                counted(devices, "device", "devices"),
-                counted(queues, "queue", "queues")
-            );
+            log::info!("types of the driver ({}) agree with it: {}", trust.source, trust.compared);
         }
         Ok(())
     }

@@ -49,9 +49,9 @@ pub struct FaultReport {
     pub kind: &'static str,
     /// `clr`, `rocr`; `null`: either.
     pub reported_by: Option<&'static str>,
-    /// Of HIP.
+    /// Index of HIP.
     pub gpu_index: Option<u64>,
-    /// Of the topology of KFD.
+    /// Node of KFD's topology.
     pub node: Option<u64>,
     pub address: Option<String>,
     pub inexact: bool,

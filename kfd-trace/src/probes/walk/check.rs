@@ -13,7 +13,9 @@ use crate::kernel::{Btf, Kernel};
 use crate::model::event::{QueueFacts, QueueType};
 use crate::probes::facts::Facts;
 use crate::probes::memory::{KernelMemory, half, quarter, word};
+use crate::text::count::counted;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// What sysfs lists of the driver, as far as it did not change during the check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +72,15 @@ impl Compared {
 
 /// Outcome of a check: what was right, or the first thing that was not.
 pub type Checked = Result<Compared, String>;
+
+impl fmt::Display for Compared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Compared { processes, devices, queues } = *self;
+        let (processes, devices) =
+            (counted(processes, "process", "processes"), counted(devices, "device", "devices"));
+        write!(f, "{processes}, {devices} of them, {}", counted(queues, "queue", "queues"))
+    }
+}
 
 /// Offsets and addresses for a check. `None`: these types do not have the field, and nothing rests on it.
 #[derive(Debug)]

@@ -100,7 +100,7 @@ fn a_confined_process_reaches_nothing() {
     };
     let mut child = started("child", &targets.text()).spawn().unwrap();
     let tried = tried(&mut child);
-    // Of whichever thread is confined: that of the test may be another one than the first.
+    // Any thread that is confined: the one of the test need not be the first.
     let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
     let threads: Vec<String> =
         threads.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap()).collect();

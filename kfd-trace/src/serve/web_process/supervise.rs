@@ -205,7 +205,7 @@ struct Started {
 struct Supervisor {
     listeners: Vec<TcpListener>,
     health: Vec<TcpListener>,
-    /// Of both.
+    /// Addresses of listeners and health sockets.
     addresses: Vec<SocketAddr>,
     allowed_hosts: Vec<String>,
     source: Arc<dyn PageSource>,

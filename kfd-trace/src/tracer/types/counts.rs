@@ -17,7 +17,7 @@ const WAITS: u32 = 8;
 #[derive(Debug)]
 pub(super) struct Counts {
     confirmed: bool,
-    /// Of [`WAITS`], those that are left.
+    /// The waits of [`WAITS`] that are left.
     waits: u32,
 }
 
