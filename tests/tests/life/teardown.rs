@@ -31,3 +31,22 @@ fn is_reported_with_its_queues_until_it_is_over() -> Result<()> {
     daemon.scrape_until("its end", over)?;
     daemon.end()
 }
+
+/// As where the kernel left out the return of the release: its kworker has no work any more, which shows that it is over.
+/// What it left over is in a counter long before five minutes have passed.
+#[test]
+fn is_over_although_its_return_was_not_seen() -> Result<()> {
+    let mut daemon = Daemon::quick(&["--without-probe=wq_release_return"])?;
+    let mut workload = Steered::having(&["create aql"])?;
+    let pid = workload.pid().to_string();
+    let queues = |metrics: &Metrics| metrics.sum("kfd_process_queues", &[("pid", &pid)]);
+    daemon.scrape_until("its queue", queues)?;
+    workload.signal(Signal::SIGKILL)?;
+    workload.wait_exit(SOON)?;
+    let labels = [("probe", "wq_release_return"), ("reason", "nested_return_missed")];
+    daemon.scrape_until("the missed return", |metrics| {
+        (metrics.sum("kfd_trace_probe_trouble_total", &labels) > Some(0.0)).then_some(())
+    })?;
+    daemon.scrape_until("its end", |metrics| queues(metrics).is_none().then_some(()))?;
+    daemon.stop()
+}
