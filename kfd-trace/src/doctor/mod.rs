@@ -23,6 +23,7 @@ mod views;
 mod vram;
 
 pub use diagnose::diagnose;
+pub use evicted::AllEvicted;
 pub use report::{Diagnosis, DoctorOutcome};
 pub use seen::Observed;
 

@@ -30,7 +30,8 @@ use tokio::task::spawn_blocking;
 /// It is the first to be killed where memory is short: the tracer starts it again, and keeps what it knows.
 const OOM_SCORE: &str = "500";
 
-/// Beside the tracer it gets a tenth of a CPU that both want (kernel/sched/core.c, sched_prio_to_weight: 110 to 1024).
+/// A thread of it gets a tenth of what a thread of the tracer gets of a CPU that both want (kernel/sched/core.c,
+/// sched_prio_to_weight: 110 to 1024), so that all of its threads together get as much as the tracer.
 const NICE: i32 = 10;
 
 /// Time for threads to start.

@@ -13,7 +13,7 @@ use std::path::Path;
 /// Where numbers are taken from, the first first. systemd's table of users (its UIDS-GIDS.md) has nothing in either: the first
 /// lies above what directory services map their accounts to by default (sssd: up to 2,000,200,000), the second is for
 /// containers with 65,536 users.
-const RANGES: [Range<u32>; 2] = [0x7800_0000..0x7fff_ffff, 65_520..65_534];
+const RANGES: [Range<u32>; 2] = [0x7800_0000..0x7ffe_0000, 65_520..65_534];
 
 /// Numbers of a range that are tried: all of the second.
 const TRIES: u64 = 64;
@@ -49,24 +49,29 @@ impl Taken {
     fn read(root: &Path) -> io::Result<Self> {
         let (mut ids, mut ranges) = (BTreeSet::new(), Vec::new());
         // A system without such a file has no such accounts.
-        let lines = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
+        let lines = |file: &str| match fs::read(root.join(file)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            read => read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+        };
         for file in ["etc/passwd", "etc/group"] {
             // NAME:PASSWORD:NUMBER, and in passwd the group's number.
             let fields = |line: &str| -> Vec<u32> {
                 line.split(':').skip(2).take(2).filter_map(|field| field.parse().ok()).collect()
             };
-            ids.extend(lines(file).lines().flat_map(fields));
+            ids.extend(lines(file)?.lines().flat_map(fields));
         }
         for file in ["etc/subuid", "etc/subgid"] {
             // NAME:FIRST:COUNT
-            ranges.extend(lines(file).lines().filter_map(|line| {
+            ranges.extend(lines(file)?.lines().filter_map(|line| {
                 let (_, numbers) = line.split_once(':')?;
                 range(numbers.split(':'))
             }));
         }
         for process in fs::read_dir(root.join("proc"))?.filter_map(Result::ok) {
             // One that ends meanwhile has none.
-            let status = fs::read_to_string(process.path().join("status")).unwrap_or_default();
+            let status = fs::read(process.path().join("status")).unwrap_or_default();
+            // A process chooses its name, which need not be UTF-8.
+            let status = String::from_utf8_lossy(&status);
             let has_ids = |line: &&str| ["Uid:", "Gid:", "Groups:"].iter().any(|name| line.starts_with(name));
             let owned = status.lines().filter(has_ids);
             ids.extend(owned.flat_map(str::split_whitespace).filter_map(|word| word.parse::<u32>().ok()));

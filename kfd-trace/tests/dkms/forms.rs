@@ -178,7 +178,7 @@ fn the_time_ends_a_build_and_all_that_it_started() {
         "PRE_BUILD=sleep.sh\n",
         &[("sleep.sh", "#!/bin/sh\nsleep 600 & echo started=$! ; sleep 600\n")],
     );
-    let output = host.run(&["--timeout", "2s"]);
+    let output = host.run(&["--timeout", "20s"]);
     assert!(stderr(&output).contains("--timeout"), "{}", stderr(&output));
     let log = host.log();
     assert!(!is_running(word_after(&log, "started=")), "{log}");

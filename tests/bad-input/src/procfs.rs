@@ -85,6 +85,7 @@ fn diagnosed(procfs: &Path) {
         closed: read.closed,
         hides: false,
         chips: Vec::new(),
+        evicted: doctor::AllEvicted::default(),
     };
     let report = doctor::diagnose(&seen, Some(&seen), None);
     let kernel = KernelSummary { facts: &[], findings: &[] };

@@ -85,7 +85,7 @@ pub fn world(
     undecoded: &Undecoded,
 ) {
     let (snapshot, clock) = (state.snapshot(), clock());
-    let rows = ps::merge(vec![ps::PsRow::from_snapshot(&snapshot, NOW_NS, NOW_NS)]);
+    let rows = ps::merge(vec![ps::PsRow::from_snapshot(&snapshot, NOW_NS, NOW_NS)], topology);
     let asked = Sources::from(Source::Probe).with(Source::Sysfs);
     for columns in [Columns::All, Columns::Usual { width: Some(80) }] {
         written(|out| ps::text(out, &rows, &ps::PsView { asked, all_queues: true, topology, columns }));
@@ -102,6 +102,7 @@ pub fn world(
     let (retired, dropped) = (IoctlTotals::default(), BTreeMap::new());
     let input = SummaryInput {
         snapshot: &snapshot,
+        topology,
         tables: &tables,
         retired: &retired,
         undecoded,

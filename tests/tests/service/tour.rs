@@ -164,7 +164,7 @@ impl Tour<'_> {
         // Folded.
         let text = terminal.text().split_whitespace().collect::<Vec<_>>().join(" ");
         let [gpu, other] = &self.gpus;
-        let blamed = format!("On behalf of: {} (PID {});", CULPRIT.comm, CULPRIT.pid);
+        let blamed = format!("On behalf of: {} (PID {})", CULPRIT.comm, CULPRIT.pid);
         let named = format!("GPU {gpu} is gpu 0 (0000:00:02.0, gfx900)");
         has(FIRES, &text, &[ALERT, "\"firing\"", &named, &blamed])?;
         ensure!(!text.contains(other) && !text.contains(VICTIM.comm), "more than these:\n{text}");

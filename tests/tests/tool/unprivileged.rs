@@ -24,9 +24,8 @@ fn ps_shows_what_sysfs_shows_and_says_what_it_lacks() -> Result<()> {
         .flatten()
         .map(|row| json!([row["pid"], row["gpu_id"], row["queue_id"], row["ring_size"], row["ring_address"]]))
         .collect();
-    // by PID, GPU and queue, while the workload proceeds GPU by GPU
-    let mut queues = workload.queues();
-    queues.sort_by_key(|queue| (queue["gpu_id"].as_u64(), queue["queue_id"].as_u64()));
+    // By PID, number of the GPU, and queue, as the workload proceeds, too.
+    let queues = workload.queues();
     let expected: Vec<Value> = queues
         .iter()
         .map(|queue| json!([workload.pid(), queue["gpu_id"], queue["queue_id"], queue["ring_size"], null]))

@@ -6,7 +6,7 @@ use super::family::{Family, number};
 use super::identity::{Groups, Shown, grouped, own_gpus, values};
 use super::memory;
 use super::sample::TextFamily;
-use super::scheduler::PREEMPTIONS;
+use super::scheduler::sees_preemptions;
 use super::scrape::Scrape;
 use super::series::{Ranked, Series};
 use super::table as t;
@@ -43,7 +43,7 @@ pub(super) fn families(scrape: &Scrape<'_>, own: &OwnQueues) -> (Vec<Family>, Ve
     if scrape.sees(&[ProbeId::NotifierRelease]) {
         all.push(teardown(&groups, scrape.now_ns));
     }
-    if scrape.sees(&PREEMPTIONS) {
+    if sees_preemptions(scrape) {
         all.extend(preemptions(&groups, &gpus));
     }
     if scrape.sees(&[ProbeId::VmFault]) {

@@ -10,9 +10,15 @@ use crate::state::LastList;
 use crate::text::errno;
 use kfd_trace_common::counter::ProbeId;
 
-/// Probes for preemptions.
-pub(super) const PREEMPTIONS: [ProbeId; 3] =
-    [ProbeId::RunlistUnmap, ProbeId::PreemptBegin, ProbeId::PreemptEnd];
+/// Whether some probe shows who changes what a GPU runs, and why.
+fn sees_changes(scrape: &Scrape<'_>) -> bool {
+    scrape.sees(&[ProbeId::RunlistUnmap]) || scrape.sees(&[ProbeId::RunlistChange])
+}
+
+/// Whether preemptions are seen.
+pub(super) fn sees_preemptions(scrape: &Scrape<'_>) -> bool {
+    sees_changes(scrape) && scrape.sees(&[ProbeId::PreemptBegin, ProbeId::PreemptEnd])
+}
 
 /// Probes for requests to the firmware scheduler MES.
 const MES: [ProbeId; 4] = [ProbeId::MesAdd, ProbeId::MesRemove, ProbeId::MesCall, ProbeId::MesCallReturn];
@@ -30,7 +36,7 @@ const NO_ANSWER: &str = "ETIMEDOUT";
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let scheduled = &scrape.snapshot.scheduled;
     let mut all = Vec::new();
-    if scrape.sees(&PREEMPTIONS) {
+    if sees_preemptions(scrape) {
         let mut durations = Family::new(&t::PREEMPTION_DURATION);
         for (gpu_id, gpu) in scheduled {
             for (reason, sum) in gpu.preempted.iter().filter(|(_, sum)| sum.stat.returned > 0) {
@@ -39,7 +45,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
         }
         all.push(durations);
     }
-    if scrape.sees(&PREEMPTIONS) && scrape.sees(&[ProbeId::PreemptWaited]) {
+    if sees_preemptions(scrape) && scrape.sees(&[ProbeId::PreemptWaited]) {
         let mut failed = Family::new(&t::PREEMPTIONS_FAILED);
         gpus(scrape).for_each(|gpu_id| failed.add(&[&gpu_id, TIMED_OUT], 0));
         for (gpu_id, gpu) in scheduled {
@@ -69,7 +75,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
         }
         all.extend([durations, failed]);
     }
-    if scrape.sees(&[ProbeId::RunlistUnmap, ProbeId::RunlistSent]) {
+    if sees_changes(scrape) && scrape.sees(&[ProbeId::RunlistSent]) {
         let (mut lists, mut failed) = (Family::new(&t::RUNLISTS), Family::new(&t::RUNLISTS_FAILED));
         for gpu_id in gpus(scrape) {
             USUAL.iter().for_each(|reason| lists.add(&[&gpu_id, reason.name()], 0));
@@ -87,7 +93,7 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
         }
         all.extend([lists, failed]);
         all.push(last(scrape, Family::new(&t::RUNLIST_PROCESSES), |list| list.processes.map(u64::from)));
-        if scrape.sees(&PREEMPTIONS) {
+        if sees_preemptions(scrape) {
             all.push(last(scrape, Family::new(&t::RUNLIST_QUEUES), |list| list.queues.map(u64::from)));
             let oversubscribed = Family::new(&t::RUNLIST_OVERSUBSCRIBED);
             all.push(last(scrape, oversubscribed, |list| list.oversubscribed.map(u64::from)));

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Fake;
 
 /// What a diagnosis takes.
-pub(super) const SLOW: Duration = Duration::from_millis(500);
+pub(super) const SLOW: Duration = Duration::from_secs(3);
 
 impl PageSource for Fake {
     fn metrics(&self, format: Format) -> Result<String, String> {
@@ -87,7 +87,6 @@ fn a_diagnosis_delays_no_other_document() {
     let (ours, theirs) = pairs().unwrap();
     let answering = ours.map(|stream| thread::spawn(move || answer(stream, &Fake, &Budget::default())));
     let lanes = Arc::new(Lanes::new(theirs, || ()));
-    let begin = Instant::now();
     let slow = {
         let lanes = Arc::clone(&lanes);
         thread::spawn(move || lanes.api(Resource::Doctor, &[]))
@@ -96,7 +95,7 @@ fn a_diagnosis_delays_no_other_document() {
     assert_eq!(lanes.api(Resource::Queues, &[]), Ok("[]".to_owned()));
     lanes.metrics(Format::Text).unwrap();
     lanes.ready().unwrap_err();
-    assert!(begin.elapsed() < SLOW, "{:?}", begin.elapsed());
+    assert!(!slow.is_finished(), "the others waited for it");
     assert_eq!(slow.join().unwrap(), Ok("a diagnosis".to_owned()));
     drop(lanes);
     answering.into_iter().for_each(|answering| answering.join().unwrap());

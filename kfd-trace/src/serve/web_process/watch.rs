@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Interval between a pulse's answer and the next pulse.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// An answer that takes longer does not come: the process has a tenth of a CPU at least where only the tracer runs beside it.
+/// An answer that takes longer does not come: a thread of the process has a tenth of a CPU at least where only the tracer runs beside it.
 const HANGS: Duration = Duration::from_secs(15);
 
 /// At the end nobody waits for one that hangs.

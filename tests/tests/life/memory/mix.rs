@@ -82,7 +82,7 @@ fn map_one(rng: &mut Rng, workload: &mut Steered, ledger: &mut Ledger) -> Result
 
 /// On which GPUs each allocation is, by handle, as [`mapped`] has it.
 fn kept_on(ledger: &Ledger, gpus: &[u32]) -> BTreeMap<String, Value> {
-    let ids = |kept: &Kept| kept.mapped.iter().map(|gpu| gpus[*gpu]).collect::<BTreeSet<u32>>();
+    let ids = |kept: &Kept| kept.mapped.iter().map(|gpu| gpus[*gpu]).collect::<Vec<u32>>();
     ledger.iter().map(|(handle, kept)| (format!("{handle:#x}"), json!(ids(kept)))).collect()
 }
 

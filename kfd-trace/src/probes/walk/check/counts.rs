@@ -67,7 +67,7 @@ struct Counts {
 #[derive(Debug)]
 pub(super) struct CountsCheck {
     walk: Walk,
-    /// Of the pointer to its `struct device_queue_manager`, in a GPU.
+    /// Offset of the pointer to its `struct device_queue_manager`, in a GPU.
     device_dqm: u64,
     fields: CountFields,
 }
@@ -84,18 +84,26 @@ impl CountsCheck {
         Some(CountsCheck { walk: walk.clone(), device_dqm: device_dqm?, fields })
     }
 
-    /// Whether each scheduler with an active queue counts as the walk does, and at least one has one.
+    /// Whether each scheduler with an active queue and a packet manager counts as the walk does, and at least one has
+    /// both. With MES there is no packet manager, and nothing is counted.
     pub(super) fn agree(&self, memory: &mut impl KernelMemory) -> bool {
-        let expected = self.expected(memory);
-        let mut busy = expected.iter().filter(|(_, counts)| counts.active > 0).peekable();
-        let some = busy.peek().is_some();
+        let mut expected = self.expected(memory);
+        expected.retain(|gpu, counts| counts.active > 0 && self.has_packet_manager(memory, *gpu));
+        let (mut busy, some) = (expected.iter(), !expected.is_empty());
         let agrees = |(gpu, counts): (&u64, &Counts)| {
             let dqm = word(memory, gpu.wrapping_add(self.device_dqm));
             !self.walk.is_at_work(memory, *gpu)
                 && dqm.and_then(|dqm| self.fields.read(memory, dqm)) == Some(*counts)
         };
         // What changed meanwhile proves nothing.
-        some && busy.all(agrees) && self.expected(memory) == expected
+        let agreed = some && busy.all(agrees);
+        let again = self.expected(memory);
+        agreed && expected.iter().all(|(gpu, counts)| again.get(gpu) == Some(counts))
+    }
+
+    fn has_packet_manager(&self, memory: &mut impl KernelMemory, gpu: u64) -> bool {
+        let dqm = word(memory, gpu.wrapping_add(self.device_dqm));
+        dqm.and_then(|dqm| word(memory, dqm.wrapping_add(self.fields.packet_dqm))) != Some(0)
     }
 
     /// By address of the GPU.
@@ -200,6 +208,9 @@ mod tests {
             let moved = CountFields { processes, active, active_cp: moved(FIELDS.active_cp), ..FIELDS };
             assert!(!agree(moved, |_| ()), "{by}");
         }
+        // The second GPU has MES, and counts nothing.
+        let mes = [(tests::DQMS[1] + 0x10, 0), (tests::DQMS[1] + 0x80, 0), (tests::DQMS[1] + 0x88, 0)];
+        assert!(agree(FIELDS, |memory| memory.0.extend(mes)));
         // Its lock is held.
         assert!(!agree(FIELDS, |memory| memory.0.extend([(tests::DQMS[0] + 328, 0x1000)])));
         assert!(
