@@ -4,7 +4,8 @@
 //! `EVICTIONS`, `USER_QUEUES`, `SUSPENSIONS` and `RELEASING`.
 //!
 //! An entry whose return was missed would wait for the thread's next call, and kworkers make few: the daemon
-//! removes what stays the same for five minutes ([`expire`]).
+//! removes what is left of a thread that has ended or works on nothing, and what stays the same for five minutes
+//! ([`expire`]).
 
 use crate::losses;
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;

@@ -84,16 +84,18 @@ fn a_folder_that_cannot_be_recorded_to_is_reported_at_the_start() {
 fn following(before: &str) -> (tempfile::NamedTempFile, Child) {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let line = format!("{before} exec '{}' amd-log --follow \"$0\"", env!("CARGO_BIN_EXE_kfd-trace"));
-    let mut command = Command::new("sh");
-    command.args(["-c", &line]).arg(log.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().expect("sh(1)");
-    let catches = || {
+    // The tests themselves may run under nohup(1), and a shell cannot undo that.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", "sh", "-c", &line]).arg(log.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("env(1)");
+    let catches = |child: &Child| {
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
         caught >> (Signal::SIGTERM as i32 - 1) & 1 == 1
     };
-    while !catches() {
+    while !catches(&child) {
+        assert!(child.try_wait().expect("its state").is_none(), "it ended");
         std::thread::sleep(Duration::from_millis(20));
     }
     // All signals are asked for at once.

@@ -35,8 +35,8 @@ pub(crate) fn runlist_process_end(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Functions that change what a GPU runs, `(struct device_queue_manager *dqm, ...)`: only where the next two are not both
-/// attached.
+/// Functions that change what a GPU runs, `(struct device_queue_manager *dqm, ...)`: only where
+/// `unmap_queues_cpsch` is not.
 #[kprobe]
 pub(crate) fn runlist_change(ctx: ProbeContext) -> u32 {
     const ID: ProbeId = ProbeId::RunlistChange;

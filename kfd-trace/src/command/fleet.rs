@@ -7,6 +7,7 @@ use crate::remote::{Access, AccessOptions, Client, Listed};
 use crate::runtime::exit::Stop;
 use crate::text::count::counted;
 use std::io::{self, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -34,7 +35,9 @@ struct Shared {
 impl Shared {
     fn new(connections: usize) -> Self {
         let (jobs, todo) = channel::<Job>();
-        thread::spawn(move || todo.into_iter().for_each(|job| job()));
+        // One that panics has no result, and the others go on.
+        let run = |job: Job| drop(catch_unwind(AssertUnwindSafe(job)));
+        thread::spawn(move || todo.into_iter().for_each(run));
         Shared { turns: Semaphore::new(connections), jobs, kept: AtomicUsize::new(0) }
     }
 
@@ -42,7 +45,7 @@ impl Shared {
     async fn read<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
         let (done, result) = oneshot::channel();
         let job = move || drop(done.send(job()));
-        // A thread that has panicked takes none.
+        // Without a thread there is no result below.
         let _ = self.jobs.send(Box::new(job));
         result.await.map_err(|_| "its answer cannot be read".to_owned())
     }

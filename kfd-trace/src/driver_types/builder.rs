@@ -14,7 +14,7 @@ use crate::runtime::frames::{read_frame, write_frame};
 use crate::runtime::private_user::PrivateUser;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
-use rustix::io::dup;
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::umask;
 use rustix::thread::set_name;
 use std::ffi::CStr;
@@ -38,7 +38,7 @@ pub fn run() -> Result<(), Stop> {
 fn answer() -> io::Result<()> {
     confine::close_inherited()?;
     set_name(NAME)?;
-    let mut input = File::from(dup(io::stdin().as_fd())?);
+    let mut input = File::from(fcntl_dupfd_cloexec(io::stdin(), 3)?);
     let request: Request = serde_json::from_slice(&read_frame(&mut input, LONGEST)?)?;
     let mut out = io::stdout().lock();
     let user = match request.user.map(PrivateUser::enter).transpose() {

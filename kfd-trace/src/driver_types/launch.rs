@@ -25,6 +25,10 @@ use std::time::{Duration, Instant};
 const GRACE: Duration = Duration::from_secs(20);
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
 
+/// Processes that try to end what a build left, and the time of each.
+const CLEANERS: u32 = 4;
+const CLEANS: Duration = Duration::from_secs(10);
+
 /// Why there is no types file.
 #[derive(Debug, Default)]
 pub(super) struct Failure {
@@ -136,7 +140,9 @@ fn end(answered: Answered, child: &mut Child, request: &Request) -> Result<(Answ
             Some(_) => clean(request),
             None => drop(child.kill()),
         }
-        let _ = child.wait();
+        if wait(child, Instant::now() + GRACE).is_none() {
+            log::error!("the process that builds (PID {}) cannot be ended: it is left alone", child.id());
+        }
     }
     match (answered, status) {
         (Ok(Ok(answer)), _) => Ok(answer),
@@ -158,16 +164,23 @@ fn wait(child: &mut Child, until: Instant) -> Option<ExitStatus> {
     }
 }
 
-/// Has another process end all of that user, and empty its folder.
+/// Has another process end all of that user, and empty its folder. The driver's scripts can stop or kill it while it
+/// becomes that user: then the next one tries.
 fn clean(request: &Request) {
     let request = Request { job: None, ..request.clone() };
-    let cleaned = start(Stdio::null()).and_then(|mut child| {
+    let cleaned = || {
+        let mut child = start(Stdio::null())?;
         child.stdin.take().map_or(Ok(()), |mut input| request.send(&mut input))?;
-        child.wait()
-    });
-    if let Err(error) = cleaned {
-        log::warn!("cannot remove {}: {error}", request.work.display());
+        Ok::<_, io::Error>(wait(&mut child, Instant::now() + CLEANS).is_some_and(|status| status.success()))
+    };
+    for _ in 0..CLEANERS {
+        match cleaned() {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => log::warn!("cannot start a process that cleans up: {error}"),
+        }
     }
+    log::error!("{} and processes of the build may be left: end them, and remove it", request.work.display());
 }
 
 /// What a process prints, read by a thread until its end.

@@ -93,8 +93,15 @@ impl<W: Write, S: FnMut(u64) -> Result<(), String>> Stream<'_, W, S> {
                     )));
                 }
                 let mut bytes = Vec::new();
-                file.take(LARGEST).read_to_end(&mut bytes)?;
+                file.take(LARGEST + 1).read_to_end(&mut bytes)?;
                 let size = bytes.len() as u64;
+                if size > LARGEST {
+                    return Ok(Err(format!(
+                        "{} has more than {} MiB: it is no source",
+                        self.folder.join(path).display(),
+                        LARGEST >> 20
+                    )));
+                }
                 // A build step edits sources that a package may have installed read-only.
                 let mode = about.st_mode & 0o755 | 0o600;
                 self.tar.append_data(&mut header(&about, EntryType::Regular, mode, size), path, &*bytes)?;

@@ -15,7 +15,9 @@ use rustix::process::{
     DumpableBehavior, Gid, Resource, Rlimit, Signal, Uid, geteuid, getrlimit, nice, set_dumpable_behavior,
     set_parent_process_death_signal, setrlimit,
 };
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::thread::{
+    CapabilitySet, capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -136,12 +138,14 @@ fn change_user() -> io::Result<()> {
             return Ok(());
         }
     };
+    let needed = CapabilitySet::SETGID | CapabilitySet::SETUID;
+    if !capabilities(None)?.effective.contains(needed) {
+        ::log::info!("this process keeps the user root: CAP_SETGID or CAP_SETUID is missing");
+        return Ok(());
+    }
     match set_thread_groups(&[]) {
-        // The daemon was started without CAP_SETGID and CAP_SETUID.
-        Err(rustix::io::Errno::PERM) => {
-            ::log::info!("this process keeps the user root: CAP_SETGID or CAP_SETUID is missing");
-            return Ok(());
-        }
+        // A user namespace may forbid it, and keeps the groups that it has.
+        Err(rustix::io::Errno::PERM) => {}
         done => done?,
     }
     let (user, group) = (Uid::from_raw(id), Gid::from_raw(id));

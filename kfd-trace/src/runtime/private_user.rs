@@ -12,9 +12,14 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Numbers that are tried: one is a directory service's by accident at most.
-const TRIES: usize = 8;
+const TRIES: usize = 3;
+
+/// What a directory service may take to answer.
+const ANSWERS: Duration = Duration::from_secs(5);
 
 /// The number to use; `None` where this process is no root, or only within its user namespace, so that it has no
 /// privilege to lose.
@@ -26,12 +31,17 @@ pub(crate) fn unused() -> Result<Option<u32>, String> {
         return Ok(None);
     }
     let free = |id: &u32| !is_known("passwd", *id) && !is_known("group", *id);
-    let drawn: io::Result<Vec<u32>> = (0..TRIES).map(|_| unused_user(Path::new("/"))).collect();
-    let why = match drawn.map(|ids| ids.into_iter().find(free)) {
-        Ok(Some(id)) => return Ok(Some(id)),
-        Ok(None) => "a directory service has each that was tried".to_owned(),
-        Err(error) => error.to_string(),
-    };
+    let mut why = "a directory service has each that was tried, or does not answer".to_owned();
+    for _ in 0..TRIES {
+        match unused_user(Path::new("/")) {
+            Ok(id) if free(&id) => return Ok(Some(id)),
+            Ok(_) => {}
+            Err(error) => {
+                why = error.to_string();
+                break;
+            }
+        }
+    }
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     if !is_first_root(&map) {
         return Ok(None);
@@ -45,12 +55,25 @@ fn is_first_root(map: &str) -> bool {
     map.lines().any(|line| line.split_whitespace().map(str::parse).take(2).eq([Ok(0), Ok(0u64)]))
 }
 
-/// Whether a directory service has it: getent(1) asks all of them, which this program's C library cannot.
+/// Whether a directory service has it: getent(1) asks all of them, which this program's C library cannot. One that does
+/// not answer may have it.
 fn is_known(database: &str, id: u32) -> bool {
     let mut getent = Command::new("/usr/bin/getent");
     getent.args([database, &id.to_string()]).env_clear();
-    let status = getent.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
+    let started = getent.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    // There is no directory service without it.
+    let Ok(mut child) = started else { return false };
+    let until = Instant::now() + ANSWERS;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if Instant::now() < until => sleep(Duration::from_millis(5)),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    true
 }
 
 /// This process as a user that it became, and that nothing else is.

@@ -126,6 +126,15 @@ pub(crate) mod tests {
     /// time.
     pub(crate) static TURN: Mutex<()> = Mutex::const_new(());
 
+    /// The tests themselves may run under nohup(1), where SIGHUP is ignored for good.
+    pub(crate) fn hear_hangups() {
+        use nix::sys::signal::{SigHandler, signal};
+        if is_ignored(SignalKind::hangup()) {
+            // SAFETY: no handler is replaced, as the signal has none yet.
+            unsafe { signal(Signal::SIGHUP, SigHandler::SigDfl) }.unwrap();
+        }
+    }
+
     #[tokio::test]
     async fn what_came_is_forgotten_and_what_comes_is_not() {
         let _turn = TURN.lock().await;
@@ -143,6 +152,7 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn what_ends_a_terminal_requests_the_end_of_who_has_to_restore_it() {
         let _turn = TURN.lock().await;
+        hear_hangups();
         let (mut signals, mut others) = (Signals::of_a_terminal().unwrap(), Signals::of_a_daemon().unwrap());
         let soon = Duration::from_millis(200);
         for signal in [Signal::SIGHUP, Signal::SIGQUIT] {
@@ -155,6 +165,7 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn a_hangup_requests_the_end_of_all_but_daemons() {
         let _turn = TURN.lock().await;
+        hear_hangups();
         let soon = Duration::from_millis(200);
         let mut all = [Signals::new(), Signals::beside_a_command()].map(Result::unwrap);
         let mut daemon = Signals::of_a_daemon().unwrap();

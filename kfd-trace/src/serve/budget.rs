@@ -1,5 +1,5 @@
 //! The one rule of what documents may cost the tracer: a pause of three times the CPU time that one took, so that clients
-//! without pauses take a quarter of a CPU for each sort of document. The tracer keeps it, since whoever takes over
+//! without pauses take a quarter of a CPU for each sort of document, as long as one takes no more than a second. The tracer keeps it, since whoever takes over
 //! the web server's process asks without any pause.
 
 use rustix::time::{ClockId, clock_gettime};

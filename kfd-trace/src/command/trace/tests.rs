@@ -176,6 +176,7 @@ async fn a_hangup_ends_the_stream_with_its_summary() {
     let options = StreamOptions { duration: Some(Duration::from_mins(1)), ..options(root.path(), &[]) };
     let (mut run, page) = begun(&options);
     let _turn = signals::tests::TURN.lock().await;
+    signals::tests::hear_hangups();
     let mut signals = Signals::new().unwrap();
     nix::sys::signal::raise(nix::sys::signal::Signal::SIGHUP).unwrap();
     run.all(None, &mut signals).await.unwrap();

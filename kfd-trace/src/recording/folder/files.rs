@@ -67,7 +67,7 @@ impl Files {
     /// Whether files can be created there.
     ///
     /// # Errors
-    /// If the file system is read-only or full, or the folder is another user's.
+    /// If the file system is read-only, or the folder is another user's. A full one shows it only when it is written to.
     pub(super) fn check(&self) -> io::Result<()> {
         tempfile::tempfile_in(&self.limits.folder).map(drop)
     }

@@ -228,9 +228,9 @@ impl Supervisor {
         let mut pause = PAUSE;
         loop {
             let begin = Instant::now();
-            let how = match started.and_then(|started| self.serve(started)) {
-                Ok(ended) => ended.to_string(),
-                Err(error) => format!("cannot run: {error}"),
+            let (how, is_well) = match started.and_then(|started| self.serve(started)) {
+                Ok(ended) => (ended.to_string(), ended.is_well()),
+                Err(error) => (format!("cannot run: {error}"), false),
             };
             self.shared.turned.turn();
             let stopping = {
@@ -239,6 +239,9 @@ impl Supervisor {
                 current.stopping
             };
             if stopping {
+                if !is_well {
+                    log::error!("the web server's process {how} at the end");
+                }
                 return;
             }
             pause = if begin.elapsed() > RAN { PAUSE } else { pause };

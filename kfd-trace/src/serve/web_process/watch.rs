@@ -20,8 +20,8 @@ const EVERY: Duration = Duration::from_secs(10);
 /// An answer that takes longer does not come: a thread of the process has a tenth of a CPU at least where only the tracer runs beside it.
 const HANGS: Duration = Duration::from_secs(15);
 
-/// At the end nobody waits for one that hangs.
-const HANGS_AT_THE_END: Duration = Duration::from_secs(1);
+/// Nothing waits longer than that for one that hangs at the end.
+const HANGS_AT_THE_END: Duration = Duration::from_secs(3);
 
 /// What it may take beyond the requests in progress.
 const MARGIN: Duration = Duration::from_secs(2);
@@ -32,6 +32,12 @@ pub(super) struct Ended {
     status: ExitStatus,
     /// Why it was killed, if it was.
     why: Option<&'static str>,
+}
+
+impl Ended {
+    pub(super) fn is_well(&self) -> bool {
+        self.why.is_none() && self.status.success()
+    }
 }
 
 impl fmt::Display for Ended {
