@@ -3,7 +3,7 @@
 use super::finding::{FindingKind, Weight};
 use super::report::{Descriptor, Diagnosis, DoctorOutcome, OfNode, ProcessRow, RocmSmi, Standing, ViewName};
 use super::seen::{KfdProcess, Observed, SeenProcess};
-use super::{evicted, views, vram};
+use super::{not_restored, views, vram};
 use crate::output::belongs::BelongsFields;
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub fn diagnose(seen: &Observed, before: Option<&Observed>, only: Option<u32>) -
         views: views::all(seen, only),
         unsettled: processes
             .iter()
-            .any(|row| row.findings.contains(&FindingKind::Ending) || evicted::may_end(seen, row.pid)),
+            .any(|row| row.findings.contains(&FindingKind::Ending) || not_restored::may_end(seen, row.pid)),
         processes,
         chips,
     }
@@ -214,7 +214,7 @@ fn of_kfd(seen: &Observed, before: Option<&Observed>, pid: u32) -> Vec<FindingKi
     let further = contexts(seen, pid).len();
     found.extend((further > 0).then_some(FindingKind::Contexts { further }));
     found.extend((seen.in_sysfs(pid) == Some(false)).then_some(FindingKind::NotInSysfs));
-    found.extend(evicted::findings(seen, before, pid));
+    found.extend(not_restored::findings(seen, before, pid));
     found
 }
 

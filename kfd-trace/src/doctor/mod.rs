@@ -12,6 +12,7 @@ mod files;
 pub mod finding;
 pub mod json;
 mod mappings;
+mod not_restored;
 pub mod progress;
 pub mod read;
 pub mod report;

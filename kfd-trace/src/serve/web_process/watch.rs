@@ -192,7 +192,7 @@ mod tests {
         pulse.stops(at(17));
         assert_eq!(pulse.step(at(17)), Step::Send, "it is asked again");
         pulse.sent = Some(at(17));
-        assert_eq!(pulse.step(at(18)), Step::Kill("hangs"));
+        assert_eq!(pulse.step(at(20)), Step::Kill("hangs"));
         pulse.answered(at(18));
         assert_eq!(pulse.step(at(18)), Step::Wait(GRACE + MARGIN - Duration::from_secs(1)));
         assert_eq!(pulse.step(at(22)), Step::Kill("does not end"));

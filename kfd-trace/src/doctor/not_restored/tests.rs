@@ -1,6 +1,7 @@
 //! Evictions at one look and at two, of each trigger.
 
 use super::*;
+use crate::doctor::evicted::{AllEvicted, of_state};
 use crate::doctor::samples::{GPU, PID, sampled, seen};
 use crate::doctor::{DoctorOutcome, diagnose};
 use crate::model::event::{Body, ProcessId};
