@@ -55,8 +55,7 @@ impl Aside {
     /// The thread waits no longer.
     pub(super) fn returned(&mut self, key: ProcessKey, now: Instant) {
         if let Some(one) = self.0.get_mut(&key) {
-            let doubled = PAUSE.saturating_mul(1 << (one.times - 1).min(16));
-            one.until = Some(now + doubled.min(LONGEST_PAUSE));
+            one.until = Some(now + one.pause());
         }
     }
 
@@ -67,9 +66,19 @@ impl Aside {
             || self.0.values().filter(of_user).count() >= MOST_OF_USER
     }
 
-    /// Forgets processes that have no queues any more, unless a thread waits.
-    pub(super) fn keep(&mut self, targets: &[Target]) {
-        self.0.retain(|key, one| one.until.is_none() || targets.iter().any(|target| target.key == *key));
+    /// Forgets processes that have no queues any more, or have been read for as long as they were left alone before, unless
+    /// a thread waits.
+    pub(super) fn keep(&mut self, targets: &[Target], now: Instant) {
+        self.0.retain(|key, one| {
+            let is_forgiven = one.until.is_some_and(|until| now > until + one.pause());
+            one.until.is_none() || !is_forgiven && targets.iter().any(|target| target.key == *key)
+        });
+    }
+}
+
+impl Blocking {
+    fn pause(&self) -> Duration {
+        PAUSE.saturating_mul(1 << (self.times - 1).min(16)).min(LONGEST_PAUSE)
     }
 }
 
@@ -127,8 +136,19 @@ mod tests {
         let (mut aside, now) = (Aside::default(), Instant::now());
         [1, 2, 3].iter().for_each(|process| aside.put(&target(*process, 1000)));
         [1, 2].iter().for_each(|process| aside.returned(ProcessId(*process).into(), now));
-        aside.keep(&[target(2, 1000)]);
+        aside.keep(&[target(2, 1000)], now);
         assert_eq!(aside.0.len(), 2);
         assert!(!aside.has(&target(1, 1000), now) && aside.has(&target(2, 1000), now));
+    }
+
+    #[test]
+    fn what_blocks_no_more_is_forgiven_after_a_pause_without_it() {
+        let (mut aside, now, one) = (Aside::default(), Instant::now(), target(1, 1000));
+        (0..3).for_each(|_| aside.put(&one));
+        aside.returned(one.key, now);
+        aside.keep(std::slice::from_ref(&one), now + 8 * PAUSE);
+        assert_eq!(aside.0.len(), 1, "it was left alone for four pauses, and read for four");
+        aside.keep(std::slice::from_ref(&one), now + 8 * PAUSE + PATIENCE);
+        assert_eq!(aside.0.len(), 0);
     }
 }

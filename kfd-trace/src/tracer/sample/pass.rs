@@ -90,7 +90,7 @@ impl Sampler {
     /// Begins a sample of all queues, once the last one is over. Closes the memories of processes that are no
     /// longer among the targets. Queues of processes that are set aside are [`Unmeasured::Late`].
     pub(crate) fn begin(&mut self, targets: Vec<Target>, now: Instant) -> Reader {
-        self.aside.keep(&targets);
+        self.aside.keep(&targets, now);
         let mut reads = lock(&self.shared);
         let wanted: BTreeSet<ProcessKey> = targets.iter().map(|target| target.key).collect();
         reads.memories.retain(|key, _| wanted.contains(key));
