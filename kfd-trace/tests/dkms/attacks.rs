@@ -115,7 +115,8 @@ fn a_build_ends_with_the_command() {
     let pid = pid.trim();
     assert!(is_running(pid));
     let id = Pid::from_raw(command.id().cast_signed()).expect("a PID");
-    kill_process(id, Signal::INT).expect("a signal");
+    // Not SIGINT, which the shell of a background job has all it starts ignore.
+    kill_process(id, Signal::TERM).expect("a signal");
     command.wait().expect("its end");
     until(|| (!is_running(pid)).then_some(()));
     until(|| {
