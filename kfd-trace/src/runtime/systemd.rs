@@ -10,7 +10,7 @@ use std::fmt::Display;
 use std::io;
 use std::pin::pin;
 use std::time::Duration;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 /// The loop turns at least this often.
 pub(crate) const TURN: Duration = Duration::from_secs(1);
@@ -79,7 +79,9 @@ impl Supervisor {
         let begin = Instant::now();
         // Without a manager that waits for it, only the health shows it.
         let every = if self.watchdog.is_some() { TURN } else { REST };
-        let mut turn = interval(every);
+        self.alive();
+        // A pause that is shorter than that needs no turn of its own.
+        let mut turn = interval_at(begin + every, every);
         turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
