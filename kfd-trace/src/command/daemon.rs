@@ -24,6 +24,7 @@ use crate::runtime::privilege::{self, Reads};
 use crate::runtime::signals::{Hangups, Signals};
 use crate::runtime::stderr::say;
 use crate::runtime::systemd::Supervisor;
+use crate::runtime::ticks::Ticks;
 use crate::serve::shared::{Serving, SharedPage};
 use crate::serve::web::listen;
 use crate::serve::web::settings::{Settings, SettingsSource};
@@ -37,12 +38,12 @@ use crate::tracer::waiting::Waiting;
 use export::Export;
 use past::PastReading;
 use recording::Recording;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
 
 /// For a user that sends SIGHUP, as to a daemon that then reads its files again.
 const NOTHING_TO_LOAD: &str = "SIGHUP: there is nothing to load again; the web configuration is read by itself when it changes, \
@@ -289,20 +290,31 @@ async fn wait(
         let worth_trying = until_worth_trying(page, &tracer.roots, &absent, waiting.pause(&stop));
         // What is not traced now may have been before.
         let pause = past.shown_beside(page, worth_trying);
-        if supervisor.beside(unless(signals, pause)).await.is_none() {
-            return Ok(None);
-        }
+        let Some(waited) = supervisor.beside(unless(signals, pause)).await else { return Ok(None) };
+        waited.map_err(Stop::failed)?;
     }
 }
 
 /// Waits for as long as the driver is absent for this same reason, and at least for one pause. The files that show it
 /// are few: no other thread wakes up for them.
-async fn until_worth_trying(page: &SharedPage, roots: &Roots, absent: &str, pause: Duration) {
-    sleep(pause).await;
+///
+/// # Errors
+/// If there is no timer.
+async fn until_worth_trying(
+    page: &SharedPage,
+    roots: &Roots,
+    absent: &str,
+    pause: Duration,
+) -> io::Result<()> {
+    let mut looks = Ticks::each(pause)?;
+    // The first is at once.
+    looks.tick().await?;
+    looks.tick().await?;
     while driver::absence(roots).as_deref() == Some(absent) {
         page.drop_old();
-        sleep(pause).await;
+        looks.tick().await?;
     }
+    Ok(())
 }
 
 /// `None`: a signal came first.

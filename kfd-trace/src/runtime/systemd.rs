@@ -4,13 +4,14 @@
 //! Without a manager that requests this (NOTIFY_SOCKET, WATCHDOG_USEC), sends nothing.
 
 use super::beat::Beat;
+use super::ticks::Ticks;
 use crate::text::escape;
 use sd_notify::NotifyState;
 use std::fmt::Display;
 use std::io;
 use std::pin::pin;
 use std::time::Duration;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, sleep};
 
 /// The loop turns at least this often.
 pub(crate) const TURN: Duration = Duration::from_secs(1);
@@ -75,18 +76,28 @@ impl Supervisor {
     /// Awaits work done elsewhere, or a pause; meanwhile reports the process as alive, as long as that is
     /// credible.
     pub(crate) async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        let begin = Instant::now();
         // Without a manager that waits for it, only the health shows it.
         let every = if self.watchdog.is_some() { TURN } else { REST };
+        let mut ticks = Ticks::each(every).ok();
+        self.beside_turns(work, async || {
+            let ticked = if let Some(ticks) = &mut ticks { ticks.tick().await.is_ok() } else { false };
+            // No timer of the kernel's is left: the runtime's serves, and wakes up more often.
+            if !ticked {
+                sleep(every).await;
+            }
+        })
+        .await
+    }
+
+    /// [`Self::beside`], alive at each of these turns.
+    async fn beside_turns<T>(&mut self, work: impl Future<Output = T>, mut turn: impl AsyncFnMut()) -> T {
+        let mut work = pin!(work);
+        let begin = Instant::now();
         self.alive();
-        // A pause that is shorter than that needs no turn of its own.
-        let mut turn = interval_at(begin + every, every);
-        turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 done = &mut work => return done,
-                _ = turn.tick() => if begin.elapsed() < LONGEST_WORK { self.alive() },
+                () = turn() => if begin.elapsed() < LONGEST_WORK { self.alive() },
             }
         }
     }
@@ -121,7 +132,7 @@ pub(crate) mod tests {
     use crate::runtime::beat::tests::stuck_for;
     use std::cell::RefCell;
     use std::rc::Rc;
-    use tokio::time::{advance, sleep};
+    use tokio::time::advance;
 
     /// A manager that keeps the messages that it gets, with a timeout of one minute.
     pub(crate) fn listening() -> (Supervisor, Rc<RefCell<Vec<String>>>) {
@@ -158,9 +169,9 @@ pub(crate) mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_awaited_for_too_long_is_not_covered() {
         let (mut supervisor, messages) = listening();
-        supervisor.beside(sleep(Duration::from_secs(100))).await;
+        supervisor.beside_turns(sleep(Duration::from_secs(100)), async || sleep(TURN).await).await;
         assert_eq!(messages.borrow().len(), 4, "at 0, 30, 60 and 90 s");
-        supervisor.beside(sleep(LONGEST_WORK * 10)).await;
+        supervisor.beside_turns(sleep(LONGEST_WORK * 10), async || sleep(TURN).await).await;
         assert!(messages.borrow().len() <= 14, "{}", messages.borrow().len());
     }
 
