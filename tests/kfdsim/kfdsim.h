@@ -56,6 +56,7 @@ struct sim {
 extern struct sim sims[SIM_MAX_GPUS];
 extern int nsims;
 extern bool sim_hws, sim_each_vm;
+extern unsigned int sim_first_queue;
 /* What the GPUs are, as the module parameters name it. */
 extern struct shape {
 	int gfx, xccs, parts, gpus;

@@ -33,6 +33,10 @@ bool sim_each_vm;
 module_param_named(each_vm, sim_each_vm, bool, 0644);
 MODULE_PARM_DESC(each_vm, "a process has a VM only on GPUs it binds to (a driver with nodes)");
 
+unsigned int sim_first_queue;
+module_param_named(first_queue, sim_first_queue, uint, 0644);
+MODULE_PARM_DESC(first_queue, "the id of a process's first queue");
+
 struct sim sims[SIM_MAX_GPUS];
 int nsims;
 

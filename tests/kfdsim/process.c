@@ -66,9 +66,37 @@ static struct kprobe bind_probe = {
 	.pre_handler = before_bind,
 };
 
+/* pqm_init(pqm, process): what its return has to know */
+static int before_pqm_init(struct kretprobe_instance *call, struct pt_regs *regs)
+{
+	*(struct process_queue_manager **)call->data = (void *)regs->di;
+	return 0;
+}
+
+/* the driver takes the lowest id that is free (find_available_queue_slot) */
+static int after_pqm_init(struct kretprobe_instance *call, struct pt_regs *regs)
+{
+	struct process_queue_manager *pqm = *(struct process_queue_manager **)call->data;
+
+	if (!regs_return_value(regs))
+		bitmap_set(pqm->queue_slot_bitmap, 0,
+			   min(READ_ONCE(sim_first_queue), KFD_MAX_NUM_OF_QUEUES_PER_PROCESS / 2U));
+	return 0;
+}
+
+static struct kretprobe pqm_probe = {
+	.kp.symbol_name = "pqm_init",
+	.entry_handler = before_pqm_init,
+	.handler = after_pqm_init,
+	.data_size = sizeof(struct process_queue_manager *),
+	.maxactive = 64,
+};
+
 int process_init(void)
 {
-	return register_kprobe(&bind_probe);
+	int err = register_kprobe(&bind_probe);
+
+	return err ? err : register_kretprobe(&pqm_probe);
 }
 
 int sim_vms_init(struct sim *s)

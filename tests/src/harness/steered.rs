@@ -74,6 +74,13 @@ impl Steered {
         Ok(())
     }
 
+    /// The id of its queue with this number, counted from its first one: as operations count them.
+    pub fn queue_id(&self, number: u64) -> Result<u64> {
+        let made = self.operations("create");
+        let first = made.iter().find_map(|line| line["queue_id"].as_u64()).context("it has made no queue")?;
+        Ok(first + number)
+    }
+
     /// Kills it, and waits until the driver has freed its resources.
     pub fn kill(mut self) -> Result<()> {
         let pid = self.pid();

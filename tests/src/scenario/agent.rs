@@ -45,9 +45,9 @@ impl Agent {
             Op::Update { owner, queue_id, change } => self.done_as(*owner, &update_words(*queue_id, change)),
             Op::CuMask { owner, queue_id, mask } => {
                 let words: Vec<String> = mask.iter().map(|word| format!("{word:#x}")).collect();
-                self.done_as(*owner, &format!("cu-mask {queue_id} {}", words.join(" ")))
+                self.done_as(*owner, &format!("cu-mask id={queue_id} {}", words.join(" ")))
             }
-            Op::Destroy { owner, queue_id } => self.done_as(*owner, &format!("destroy {queue_id}")),
+            Op::Destroy { owner, queue_id } => self.done_as(*owner, &format!("destroy id={queue_id}")),
             Op::Fork { agent } => self.done_as(Owner::primary(*agent), "fork-ioctl"),
             Op::Close { owner } => self.done_as(*owner, "close"),
             Op::Open { agent } => self.done_as(Owner::primary(*agent), "open"),
@@ -133,5 +133,5 @@ fn create_words(new: &NewQueue, gpu_ids: &[u32]) -> Result<String> {
 fn update_words(queue_id: u32, change: &Change) -> String {
     let Change { priority, percent, ring_size, .. } = change;
     let no_ring = if change.no_ring { " no-ring" } else { "" };
-    format!("update {queue_id} {percent} priority={priority} ring={ring_size}{no_ring}")
+    format!("update id={queue_id} {percent} priority={priority} ring={ring_size}{no_ring}")
 }

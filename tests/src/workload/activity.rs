@@ -2,6 +2,7 @@
 //! faults of the memory around them. Each prints the queue's totals after it: the ledger that a tracer's
 //! counts are compared with.
 
+use super::operation::Which;
 use crate::kfd::{Counts, Pointers};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Activity {
     /// `None` is every queue that was created on the device in use.
-    pub(crate) queue_id: Option<u32>,
+    pub(crate) queue: Option<Which>,
     pub(crate) step: Step,
 }
 
@@ -48,9 +49,9 @@ impl Activity {
             return Ok(None);
         }
         let (queue, rest) = rest.split_first().context("of which queue")?;
-        let queue_id = match *queue {
+        let queue = match *queue {
             "all" => None,
-            id => Some(id.parse().context("neither a queue's id nor `all`")?),
+            which => Some(which.parse().context("neither a queue nor `all`")?),
         };
         let step = match (name, rest) {
             ("submit", [count]) => Step::Submit(count.parse()?),
@@ -64,7 +65,7 @@ impl Activity {
             _ => bail!("wrong words after the queue"),
         };
         ensure!(!matches!(step, Step::Busy { burst: 0, .. }), "a burst of nothing has no end");
-        Ok(Some(Self { queue_id, step }))
+        Ok(Some(Self { queue, step }))
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -78,17 +79,22 @@ impl Activity {
         }
     }
 
-    /// Performs the step on these queues, all that were created on the device, the latest last: an id means
-    /// the latest with it. Returns `queue_id`, or "all", and the totals.
-    pub(crate) fn take<'a>(&self, made: impl Iterator<Item = (u32, &'a mut Pointers)>) -> Result<Value> {
+    /// Performs the step on these queues, all that were created on the device, by id, the latest last: a queue
+    /// is the latest with its id. `first`: the id of the first. Returns `queue_id`, or "all", and the totals.
+    pub(crate) fn take<'a>(
+        &self,
+        first: u32,
+        made: impl Iterator<Item = (u32, &'a mut Pointers)>,
+    ) -> Result<Value> {
+        let wanted = self.queue.map(|queue| queue.id(first));
         let mut chosen: Vec<(u32, &mut Pointers)> =
-            made.filter(|(id, _)| self.queue_id.is_none_or(|wanted| wanted == *id)).collect();
-        if let (Some(queue_id), Some((_, pointers))) = (self.queue_id, chosen.last_mut()) {
+            made.filter(|(id, _)| wanted.is_none_or(|wanted| wanted == *id)).collect();
+        if let (Some(queue_id), Some((_, pointers))) = (wanted, chosen.last_mut()) {
             self.step.of(pointers)?;
             let Counts { write, read } = pointers.counts();
             return Ok(json!({"queue_id": queue_id, "write": write, "read": read}));
         }
-        ensure!(self.queue_id.is_none() && !chosen.is_empty(), "no such queue was made");
+        ensure!(wanted.is_none() && !chosen.is_empty(), "no such queue was made");
         let mut sum = Counts::default();
         for (_, pointers) in &mut chosen {
             self.step.of(pointers)?;
@@ -137,7 +143,7 @@ mod tests {
 
     #[test]
     fn words_become_steps() {
-        for (text, queue_id, step) in [
+        for (text, queue, step) in [
             ("submit 3 9", Some(3), Step::Submit(9)),
             ("retire all 2", None, Step::Retire(2)),
             ("busy 0 127644", Some(0), Step::Busy { count: 127_644, burst: 1000 }),
@@ -148,7 +154,7 @@ mod tests {
             ("unmap-pointers 7", Some(7), Step::Unmap),
         ] {
             let parsed = parse(text).unwrap().unwrap();
-            assert_eq!(parsed, Activity { queue_id, step });
+            assert_eq!(parsed, Activity { queue: queue.map(Which::Nth), step });
             assert_eq!(parsed.name(), text.split(' ').next().unwrap());
         }
         assert_eq!(parse("destroy 3").unwrap(), None);
@@ -175,13 +181,13 @@ mod tests {
         let mut queues = [(4, queue()), (5, queue()), (4, queue())];
         let mut take = |text: &str| {
             let made = queues.iter_mut().map(|(id, memory)| (*id, &mut memory.pointers));
-            let reported = parse(text).unwrap().unwrap().take(made).ok()?;
+            let reported = parse(text).unwrap().unwrap().take(1, made).ok()?;
             Some(json!([reported["queue_id"], reported["write"], reported["read"]]))
         };
-        assert_eq!(take("submit 4 3"), Some(json!([4, 3, 0])));
+        assert_eq!(take("submit 3 3"), Some(json!([4, 3, 0])));
         assert_eq!(take("submit all 1"), Some(json!(["all", 6, 0])));
-        assert_eq!(take("busy 5 10 4"), Some(json!([5, 11, 10])));
-        assert_eq!(take("submit 6 1"), None);
+        assert_eq!(take("busy id=5 10 4"), Some(json!([5, 11, 10])));
+        assert_eq!(take("submit 5 1"), None);
         assert_eq!(queues.map(|(_, memory)| memory.pointers.counts().write), [1, 11, 4]);
     }
 }

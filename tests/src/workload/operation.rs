@@ -16,10 +16,10 @@ pub(crate) enum Operation {
     Apertures,
     Create(Create),
     Destroy {
-        queue_id: u32,
+        queue: Which,
     },
     Update {
-        queue_id: u32,
+        queue: Which,
         percent: u32,
         /// Default: 7, as ROCr's.
         priority: u32,
@@ -29,7 +29,7 @@ pub(crate) enum Operation {
         no_ring: bool,
     },
     CuMask {
-        queue_id: u32,
+        queue: Which,
         mask: Vec<u32>,
     },
     MemoryPolicy {
@@ -60,6 +60,39 @@ pub(crate) enum Operation {
     Use(usize),
     Wait,
     Exec,
+}
+
+/// A queue of the KFD process in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// `id=N`: the one with this id.
+    Id(u32),
+    /// `N`: the one with this number, counted from 0 for the id of the process's first queue. The driver gives
+    /// the lowest free id (kfd_process_queue_manager.c, find_available_queue_slot), and not every driver
+    /// begins at 0.
+    Nth(u32),
+}
+
+impl Which {
+    /// `first`: the id of the process's first queue.
+    pub(crate) const fn id(self, first: u32) -> u32 {
+        match self {
+            Self::Id(id) => id,
+            Self::Nth(number) => first.saturating_add(number),
+        }
+    }
+}
+
+impl FromStr for Which {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let which = match text.strip_prefix("id=") {
+            Some(id) => id.parse().map(Self::Id),
+            None => text.parse().map(Self::Nth),
+        };
+        which.with_context(|| format!("`{text}` is no queue: N or id=N"))
+    }
 }
 
 /// A CREATE_QUEUE. `None` means ROCr's value.
@@ -154,11 +187,11 @@ impl FromStr for Operation {
             ("clock", rest) => Ok(Self::Clock { gpu: only_gpu(rest)? }),
             ("apertures", []) => Ok(Self::Apertures),
             ("create", [queue_type, options @ ..]) => create(queue_type, options),
-            ("destroy", [id]) => Ok(Self::Destroy { queue_id: id.parse()? }),
-            ("update", [id, percent, options @ ..]) => update(id.parse()?, percent.parse()?, options),
-            ("cu-mask", [id]) => Ok(Self::CuMask { queue_id: id.parse()?, mask: vec![0x0f0f_0f0f; 2] }),
-            ("cu-mask", [id, words @ ..]) => Ok(Self::CuMask {
-                queue_id: id.parse()?,
+            ("destroy", [queue]) => Ok(Self::Destroy { queue: queue.parse()? }),
+            ("update", [queue, percent, options @ ..]) => update(queue.parse()?, percent.parse()?, options),
+            ("cu-mask", [queue]) => Ok(Self::CuMask { queue: queue.parse()?, mask: vec![0x0f0f_0f0f; 2] }),
+            ("cu-mask", [queue, words @ ..]) => Ok(Self::CuMask {
+                queue: queue.parse()?,
                 mask: words.iter().map(|w| word(w)).collect::<Result<_>>()?,
             }),
             ("alloc" | "import" | "free" | "map" | "unmap", rest) => {
@@ -231,7 +264,7 @@ impl Create {
     }
 }
 
-fn update(queue_id: u32, percent: u32, options: &[&str]) -> Result<Operation> {
+fn update(queue: Which, percent: u32, options: &[&str]) -> Result<Operation> {
     let (mut priority, mut ring_size, mut no_ring) = (7, None, false);
     for option in options {
         match (*option, option.split_once('=')) {
@@ -241,7 +274,7 @@ fn update(queue_id: u32, percent: u32, options: &[&str]) -> Result<Operation> {
             (other, _) => bail!("`{other}` is not priority=N, ring=BYTES or no-ring"),
         }
     }
-    Ok(Operation::Update { queue_id, percent, priority, ring_size, no_ring })
+    Ok(Operation::Update { queue, percent, priority, ring_size, no_ring })
 }
 
 /// A word of a mask, in hexadecimal.
@@ -297,7 +330,7 @@ mod tests {
         assert_eq!(parse("unknown 0x82").unwrap(), Operation::Unknown { nr: 0x82, size: 0x28 });
         assert_eq!(parse("unknown 130 64").unwrap(), Operation::Unknown { nr: 0x82, size: 64 });
         let update = |priority, ring_size, no_ring| Operation::Update {
-            queue_id: 3,
+            queue: Which::Nth(3),
             percent: 0,
             priority,
             ring_size,
@@ -305,13 +338,13 @@ mod tests {
         };
         assert_eq!(parse("update 3 0").unwrap(), update(7, None, false));
         assert_eq!(parse("update 3 0 priority=1 ring=4096 no-ring").unwrap(), update(1, Some(4096), true));
-        let masked = Operation::CuMask { queue_id: 1, mask: vec![0xff, 0] };
-        assert_eq!(parse("cu-mask 1 0xff 0x0").unwrap(), masked);
+        let masked = Operation::CuMask { queue: Which::Id(1), mask: vec![0xff, 0] };
+        assert_eq!(parse("cu-mask id=1 0xff 0x0").unwrap(), masked);
         assert_eq!(parse("criu").unwrap(), Operation::Criu(criu::Step::Nothing));
         assert_eq!(parse("criu restore /a").unwrap(), Operation::Criu(criu::Step::Restore("/a".into())));
         let unreadable = Create { unreadable: true, ..Create::of(QueueType::ComputeAql) };
         assert_eq!(parse("create aql unreadable").unwrap(), Operation::Create(unreadable));
-        let submit = Activity { queue_id: Some(3), step: Step::Submit(9) };
+        let submit = Activity { queue: Some(Which::Nth(3)), step: Step::Submit(9) };
         assert_eq!(parse("submit 3 9").unwrap(), Operation::Activity(submit));
         assert_eq!(parse("runtime-enable").unwrap(), Operation::RuntimeEnable);
         assert_eq!(parse("fork").unwrap(), Operation::Fork);
@@ -320,6 +353,11 @@ mod tests {
         assert_eq!(parse("create-crowd 9").unwrap(), Operation::CreateCrowd(9));
         assert_eq!(parse(" clock ").unwrap(), Operation::Clock { gpu: Place::Gpu(0) });
         assert_eq!(parse("memory-policy gpu=none").unwrap(), Operation::MemoryPolicy { gpu: Place::Nowhere });
+    }
+
+    #[test]
+    fn a_number_counts_from_the_first_queue_and_an_id_is_itself() {
+        assert_eq!(["2", "id=2"].map(|text| text.parse::<Which>().unwrap().id(4)), [6, 2]);
     }
 
     #[test]
@@ -337,6 +375,7 @@ mod tests {
             "create gfx",
             "create aql fast",
             "destroy",
+            "destroy id=",
             "version 2",
             "clock gpu=x",
             "update 1 2 x",

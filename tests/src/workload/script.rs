@@ -119,9 +119,10 @@ impl Script {
             Operation::Fork => lives::fork_that_stays()?,
             Operation::Activity(ref activity) => {
                 let current = self.current;
+                let first = self.first_id();
                 let made = self.queues.iter_mut().filter(|(at, _)| *at == current);
-                let reported =
-                    activity.take(made.map(|(_, queue)| (queue.queue_id, &mut queue.memory.pointers)))?;
+                let made = made.map(|(_, queue)| (queue.queue_id, &mut queue.memory.pointers));
+                let reported = activity.take(first, made)?;
                 report::done(activity.name(), &reported)?;
             }
             Operation::Exec => bail!("it ends this life"),
@@ -147,6 +148,7 @@ impl Script {
     }
 
     fn ioctl(&mut self, operation: &Operation) -> Result<()> {
+        let first = self.first_id();
         let client = self.clients[self.current].as_mut().context("the device is closed")?;
         let detail = match *operation {
             Operation::Version => queues::version_detail(client.version()),
@@ -177,8 +179,9 @@ impl Script {
                     Err(_) => json!({"gpu_id": gpu.gpu_id}),
                 }
             }
-            Operation::Destroy { queue_id } => return queues::destroy(client, queue_id),
-            Operation::Update { queue_id, percent, priority, ring_size, no_ring } => {
+            Operation::Destroy { queue } => return queues::destroy(client, queue.id(first)),
+            Operation::Update { queue, percent, priority, ring_size, no_ring } => {
+                let queue_id = queue.id(first);
                 let own = (self.current, queue_id);
                 let mut made = self.queues.iter().rev().map(|(at, queue)| ((*at, queue.queue_id), queue));
                 let memory = made.find(|(id, _)| *id == own).map(|(_, queue)| &queue.memory);
@@ -194,7 +197,8 @@ impl Script {
                 let _ = client.update_queue(args);
                 json!({"queue_id": queue_id, "percent": percent})
             }
-            Operation::CuMask { queue_id, ref mask } => {
+            Operation::CuMask { queue, ref mask } => {
+                let queue_id = queue.id(first);
                 let _ = client.set_cu_mask(queue_id, mask);
                 json!({"queue_id": queue_id})
             }
@@ -228,6 +232,12 @@ impl Script {
             _ => bail!("no ioctl"),
         };
         report::call(operation.name(), client, detail)
+    }
+
+    /// What the numbers of queues count from ([`operation::Which`](super::operation::Which)).
+    fn first_id(&self) -> u32 {
+        let first = self.queues.iter().find(|(at, _)| *at == self.current);
+        first.map_or(0, |(_, queue)| queue.queue_id)
     }
 
     fn tally(&self) -> Tally {

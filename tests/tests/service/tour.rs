@@ -101,7 +101,7 @@ fn sweep(mut process: Steered, preempted: &Arc<AtomicBool>) -> Again {
         let made = slowly(&mut process, "create aql", &preempted)?;
         let id = made["queue_id"].as_u64().with_context(|| format!("a queue: {made}"))?;
         sleep(REST);
-        let destroyed = slowly(&mut process, &format!("destroy {id}"), &preempted)?;
+        let destroyed = slowly(&mut process, &format!("destroy id={id}"), &preempted)?;
         ensure!(destroyed["errno"].is_null(), "{destroyed}");
         Ok(())
     })

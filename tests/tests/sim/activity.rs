@@ -65,11 +65,17 @@ fn reported(metrics: &Metrics, unit: &str, pid: u32) -> Option<Counts> {
     Some((of("submitted")?, of("retired")?))
 }
 
-/// The same for one queue.
-fn reported_of_queue(metrics: &Metrics, unit: &str, pid: u32, queue_id: &str) -> Option<Counts> {
-    let labels = [("pid", &*pid.to_string()), ("queue_id", queue_id)];
+/// The same for its queue with this number.
+fn reported_of_queue(
+    metrics: &Metrics,
+    unit: &str,
+    workload: &Steered,
+    number: u64,
+) -> Result<Option<Counts>> {
+    let (pid, queue_id) = (workload.pid().to_string(), workload.queue_id(number)?.to_string());
+    let labels = [("pid", &*pid), ("queue_id", &*queue_id)];
     let of = |what| metrics.sum(&format!("kfd_queue_{unit}_{what}_total"), &labels);
-    Some((of("submitted")?, of("retired")?))
+    Ok(of("submitted").zip(of("retired")))
 }
 
 fn of_process(metrics: &Metrics, name: &str, pid: u32) -> Option<f64> {

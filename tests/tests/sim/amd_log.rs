@@ -61,7 +61,7 @@ fn its_queues_are_found_by_their_addresses() -> Result<()> {
     let others = live["join"]["not_in_log"].as_array().context("others")?;
     assert!(others.contains(&json!({"pid": pid, "queues": 1})), "{others:?}");
 
-    workload.must(&format!("destroy {}", created["queue_id"]))?;
+    workload.must(&format!("destroy id={}", created["queue_id"]))?;
     stream.wait_line("its end", SOON, |line| {
         line["event"] == "queue_destroy" && line["pid"] == pid && line["queue_id"] == created["queue_id"]
     })?;

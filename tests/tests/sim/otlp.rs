@@ -38,7 +38,7 @@ fn step(rng: &mut Rng, workload: &mut Steered, ledger: &mut Ledger) -> Result<()
     let alive = alive(ledger, pid);
     match rng.choice(alive.iter().copied()) {
         Some(id) if alive.len() >= MOST || rng.bool() => {
-            workload.must(&format!("destroy {id}"))?;
+            workload.must(&format!("destroy id={id}"))?;
             ledger.entry((pid, id)).or_default().push(Step::Destroyed);
         }
         _ => {
@@ -259,7 +259,7 @@ fn a_collector_that_is_not_there_costs_nothing_but_records() -> Result<()> {
     let mut workload = Steered::start()?;
     (0..20).try_for_each(|_| {
         let id = workload.act("create aql")?["queue_id"].as_u64().context("an id")?;
-        workload.must(&format!("destroy {id}"))
+        workload.must(&format!("destroy id={id}"))
     })?;
     workload.kill()?;
     let waiting = daemon.scrape_until("records to wait", |metrics| {

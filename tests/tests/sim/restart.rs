@@ -117,7 +117,7 @@ fn gaps(all: &[Value]) -> Vec<&Value> {
 }
 
 /// The last end of a queue of that process.
-fn end(all: &[Value], pid: u32, queue_id: u32) -> Result<&Value> {
+fn end(all: &[Value], pid: u32, queue_id: u64) -> Result<&Value> {
     let of = |event: &&Value| {
         event["event"] == "queue_destroy" && event["pid"] == pid && event["queue_id"] == queue_id
     };
@@ -135,6 +135,7 @@ fn the_history_goes_on_over_restarts_and_each_operation_is_in_it_once() -> Resul
     let gone = ledger.started(&["create aql"])?;
     let short = ledger.started(&["create sdma", "destroy 0", "create aql"])?;
     let pids = [older.pid(), kept.pid(), gone.pid(), short.pid()];
+    let of_gone = gone.queue_id(0)?;
     ledger.ends(short, 1)?;
     agrees(&first, &ledger, &pids)?;
     let at = now(&first)?;
@@ -152,14 +153,18 @@ fn the_history_goes_on_over_restarts_and_each_operation_is_in_it_once() -> Resul
     let all = agrees(&second, &ledger, &pids)?;
     let gap = gaps(&all);
     assert!(gap.len() == 1 && gap[0]["gap_ns"].as_u64() > Some(1_000_000), "{gap:?}");
-    assert_eq!(end(&all, pids[2], 0)?["cause"], "not_seen");
+    assert_eq!(end(&all, pids[2], of_gone)?["cause"], "not_seen");
     ledger.must(&mut kept, "destroy 0")?;
     ledger.must(&mut kept, "create sdma")?;
     ledger.must(&mut older, "destroy 0")?;
     let all = agrees(&second, &ledger, &pids)?;
-    let lived = end(&all, kept.pid(), 0)?["lifetime_ns"].as_u64();
+    let lived = end(&all, kept.pid(), kept.queue_id(0)?)?["lifetime_ns"].as_u64();
     assert!(lived > gap_ns(&all), "it was created before the gap: {lived:?}");
-    assert_eq!(end(&all, older.pid(), 0)?["lifetime_ns"], Value::Null, "nobody saw its creation");
+    assert_eq!(
+        end(&all, older.pid(), older.queue_id(0)?)?["lifetime_ns"],
+        Value::Null,
+        "nobody saw its creation"
+    );
 
     // The same after a crash, of a program whose recordings have no id of the boot.
     second.stop()?;
@@ -167,7 +172,8 @@ fn the_history_goes_on_over_restarts_and_each_operation_is_in_it_once() -> Resul
         .context("hide the boot id")?;
     let third = daemon().and_then(|third| {
         ledger.must(&mut kept, "destroy 2")?;
-        until("it to be seen", SOON, || Ok(end(&events(&third)?, kept.pid(), 2).ok().map(drop)))?;
+        let queue_id = kept.queue_id(2)?;
+        until("it to be seen", SOON, || Ok(end(&events(&third)?, kept.pid(), queue_id).ok().map(drop)))?;
         Ok(third)
     });
     umount(BOOT_ID).context("show the boot id")?;

@@ -105,7 +105,7 @@ fn a_logs_dispatches_are_within_the_life_of_their_queue_and_on_its_clock() -> Re
     let id = created["queue_id"].as_u64().context("an id")?;
     let (text, ledger) = log(pid, &created)?;
     fs::write(&logged, &text)?;
-    workload.must(&format!("destroy {id}"))?;
+    workload.must(&format!("destroy id={id}"))?;
     workload.finish()?;
     traced.signal(Signal::SIGINT)?;
     traced.wait_success(ATTACH)?;
@@ -156,7 +156,7 @@ fn a_timeline_of_now_has_what_happened_until_its_end_and_leaves_no_recording() -
     let pid = workload.pid();
     let created = workload.act("create sdma")?;
     let queue = format!("queue {}", created["queue_id"]);
-    workload.must(&format!("destroy {}", created["queue_id"]))?;
+    workload.must(&format!("destroy id={}", created["queue_id"]))?;
     workload.kill()?;
     let before_ns = ns(ClockId::CLOCK_MONOTONIC)?;
     traced.signal(Signal::SIGINT)?;
@@ -167,8 +167,9 @@ fn a_timeline_of_now_has_what_happened_until_its_end_and_leaves_no_recording() -
     let life: Vec<&Slice> = on(&all, pid, &queue).collect();
     let [life] = life[..] else { anyhow::bail!("{life:?}") };
     assert!(life.end_ns.is_some_and(|end| life.begin_ns < end && end < before_ns), "{life:?}");
-    let open = on(&all, existing.pid(), "queue 0").all(|slice| slice.end_ns.is_none());
-    assert!(open && on(&all, existing.pid(), "queue 0").count() == 1, "{all:?}");
+    let queue = format!("queue {}", existing.queue_id(0)?);
+    let open = on(&all, existing.pid(), &queue).all(|slice| slice.end_ns.is_none());
+    assert!(open && on(&all, existing.pid(), &queue).count() == 1, "{all:?}");
     assert!(all.iter().all(|slice| !slice.path.iter().any(|name| name.starts_with("ioctls"))), "{all:?}");
     let left: Vec<_> = fs::read_dir(folder.path())?.collect::<Result<_, _>>()?;
     assert_eq!(left.len(), 1, "{left:?}");

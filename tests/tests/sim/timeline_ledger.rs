@@ -63,12 +63,12 @@ fn step(rng: &mut Rng, workload: &mut Steered, ledger: &mut Ledger) -> Result<()
     let chosen = rng.usize(..alive.len().max(1));
     match alive.get_mut(chosen).filter(|_| rng.u8(..) < 150) {
         Some(life) if rng.bool() => {
-            let ((), span) = Span::of(|| workload.must(&format!("destroy {}", life.id)))?;
+            let ((), span) = Span::of(|| workload.must(&format!("destroy id={}", life.id)))?;
             life.ended = Some(span);
         }
         Some(life) => {
             let percent = rng.u8(1..=100);
-            life.updated.push(Span::of(|| workload.must(&format!("update {} {percent}", life.id)))?.1);
+            life.updated.push(Span::of(|| workload.must(&format!("update id={} {percent}", life.id)))?.1);
         }
         None => {
             let what = rng

@@ -23,10 +23,10 @@ fn step(rng: &mut Rng, workload: &mut Steered, ledger: &mut Ledger) -> Result<()
     let chosen = rng.choice(alive.iter()).copied();
     match (chosen, rng.u8(..3)) {
         (Some(id), 0) => {
-            workload.must(&format!("destroy {id}"))?;
+            workload.must(&format!("destroy id={id}"))?;
             alive.remove(&id);
         }
-        (Some(id), 1) => workload.must(&format!("update {id} {}", rng.u8(1..=100)))?,
+        (Some(id), 1) => workload.must(&format!("update id={id} {}", rng.u8(1..=100)))?,
         _ if alive.len() < MOST => {
             let what = rng.choice(["create aql", "create sdma", "create aql gpu=1"]).context("a choice")?;
             let answer = workload.act(what)?;

@@ -16,6 +16,8 @@ use anyhow::{Context as _, Result};
 use job::{Job, Mode, Stage};
 use kfd_trace_tests::harness::workload::reshape;
 use kfd_trace_tests::pulse;
+use std::fs;
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::thread;
 use std::time::Duration;
@@ -139,5 +141,16 @@ fn insert(stage: &Stage) -> Result<()> {
     if let Some(shape) = &stage.shape {
         reshape(shape)?;
     }
+    if Path::new(FIRST_QUEUE).exists() {
+        let first = if stage.name == COUNTS_FROM_ANOTHER_ID { "4" } else { "0" };
+        fs::write(FIRST_QUEUE, first).with_context(|| format!("cannot write to {FIRST_QUEUE}"))?;
+    }
     Ok(())
 }
+
+/// The id of each process's first queue (tests/kfdsim/README.md).
+const FIRST_QUEUE: &str = "/sys/module/kfdsim/parameters/first_queue";
+
+/// The stage in which ids of queues do not begin at 0, so that neither the tracer nor its tests take that for granted:
+/// drivers exist that begin at another one.
+const COUNTS_FROM_ANOTHER_ID: &str = "sim";

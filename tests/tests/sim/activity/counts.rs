@@ -42,7 +42,7 @@ fn bursts(daemon: &Daemon) -> Result<()> {
 
     // its id is reused by a queue that begins at 0
     let created = workload.act("create aql")?;
-    assert_eq!(created["queue_id"], 0);
+    assert_eq!(created["queue_id"], workload.queue_id(0)?);
     act(&mut workload, "submit 0 6")?;
     let (submitted, retired) = act(&mut workload, "retire 0 4")?;
     let other = act(&mut workload, "submit 1 11")?;
@@ -50,23 +50,23 @@ fn bursts(daemon: &Daemon) -> Result<()> {
     shows(daemon, PACKETS, pid, all)?;
     let metrics = samples(daemon, 2)?;
     assert_eq!(reported(&metrics, PACKETS, pid), Some(all), "there is no more");
-    assert_eq!(reported_of_queue(&metrics, PACKETS, pid, "0"), Some((submitted, retired)));
-    assert_eq!(reported_of_queue(&metrics, PACKETS, pid, "1"), Some(other));
+    assert_eq!(reported_of_queue(&metrics, PACKETS, &workload, 0)?, Some((submitted, retired)));
+    assert_eq!(reported_of_queue(&metrics, PACKETS, &workload, 1)?, Some(other));
     let gpu = created["gpu_id"].to_string();
     let labels = [("pid", &*pid.to_string()), ("gpu_id", &gpu)];
     let of_gpu = metrics.sum("kfd_process_packets_submitted_total", &labels);
     assert_eq!(of_gpu, Some(whole + submitted), "each GPU has its own");
-    let backlogs = ["0", "1"].map(|queue_id| {
-        metrics.sum("kfd_queue_packets_backlog", &[("pid", &pid.to_string()), ("queue_id", queue_id)])
-    });
-    assert_eq!(backlogs, [2.0, 11.0].map(Some));
+    for (number, backlog) in [(0, 2.0), (1, 11.0)] {
+        let labels = [("pid", &*pid.to_string()), ("queue_id", &workload.queue_id(number)?.to_string())];
+        assert_eq!(metrics.sum("kfd_queue_packets_backlog", &labels), Some(backlog), "{number}");
+    }
     assert_eq!(of_process(&metrics, "kfd_process_packets_backlog", pid), Some(13.0));
 
     workload.must("destroy 0")?;
     workload.must("destroy 1")?;
     let metrics = has_queues(daemon, pid, 0)?;
     assert_eq!((reported(&metrics, PACKETS, pid), incomplete(&metrics, pid)), (Some(all), 0.0));
-    assert_eq!(reported_of_queue(&metrics, PACKETS, pid, "0"), None);
+    assert_eq!(reported_of_queue(&metrics, PACKETS, &workload, 0)?, None);
     workload.finish().map(drop)
 }
 
@@ -115,7 +115,7 @@ impl Slow {
         let pid = self.0.pid();
         shows(daemon, PACKETS, pid, (5.0, 2.0))?;
         let metrics = shows(daemon, RING_BYTES, pid, (4096.0, 4032.0))?;
-        assert_eq!(reported_of_queue(&metrics, RING_BYTES, pid, "1"), Some((4096.0, 4032.0)));
+        assert_eq!(reported_of_queue(&metrics, RING_BYTES, &self.0, 1)?, Some((4096.0, 4032.0)));
         let backlogs = [PACKETS, RING_BYTES]
             .map(|unit| of_process(&metrics, &format!("kfd_process_{unit}_backlog"), pid));
         assert_eq!(backlogs, [3.0, 64.0].map(Some));

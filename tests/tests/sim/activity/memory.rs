@@ -22,7 +22,7 @@ pub(super) fn scribbled(daemon: &Daemon) -> Result<()> {
         workload.must(scribble)?;
         let metrics = errors(daemon, "foreign")?;
         assert_eq!(reported(&metrics, PACKETS, pid), Some(counts), "{scribble}");
-        assert_eq!(reported_of_queue(&metrics, PACKETS, pid, "0"), Some(counts), "{scribble}");
+        assert_eq!(reported_of_queue(&metrics, PACKETS, &workload, 0)?, Some(counts), "{scribble}");
         assert_eq!(not_measured(&metrics, pid), 1.0, "{scribble}");
         for gauge in ["kfd_queue_packets_backlog", "kfd_queue_stalled", "kfd_process_idle_seconds"] {
             assert_eq!(of_process(&metrics, gauge, pid), None, "{gauge} of now, after {scribble}");
