@@ -14,7 +14,7 @@ use super::prefix::Prefix;
 use super::slots::Slots;
 use super::source::{LogProcess, Sources};
 use super::work::{Measured, Task, Work, WorkClock};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 /// Lines in, work out.
@@ -25,8 +25,8 @@ pub struct Correlator {
     commands: HashMap<(LogProcess, u64), Command>,
     /// Work that waits for its times, by its number.
     waiting: BTreeMap<u64, Waiting>,
-    /// The work that has a completion signal, by the signal's address: of each process the latest.
-    signals: HashMap<u64, Vec<(LogProcess, u64)>>,
+    /// The latest work that has a completion signal, by the signal's address and process.
+    signals: BTreeMap<(u64, LogProcess), u64>,
     /// A kernel whose line names no thread.
     nameless: Option<Rc<str>>,
     next: u64,
@@ -60,7 +60,7 @@ struct Command {
     parts: usize,
     first: Option<Work>,
     /// Those that wait.
-    works: VecDeque<u64>,
+    works: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl Correlator {
                     self.ran(process, signal, Measured { clock, begin_ns, end_ns, at_us }, done);
                 }
             }
-            // Of a line without a thread it is not known whose it is.
+            // Without a thread in the line, the thread that wrote it is not known.
             Message::QueuePool(_) if prefix.tid.is_some() => {
                 self.thread(process, prefix).pool_us = prefix.time_us;
             }
@@ -146,7 +146,7 @@ impl Correlator {
         }
         self.next += 1;
         let number = self.next;
-        let command = Command { number, kind, parts: 0, first: None, works: VecDeque::new() };
+        let command = Command { number, kind, parts: 0, first: None, works: BTreeSet::new() };
         self.commands.insert((process, address), command);
         self.thread(process, prefix).command = Some((address, number));
     }
@@ -215,13 +215,11 @@ impl Correlator {
         let id = self.next;
         if let Some(command) = command {
             command.parts += 1;
-            command.works.push_back(id);
+            command.works.insert(id);
             command.first.get_or_insert_with(|| work.clone());
         }
         if let Some(signal) = signal {
-            let users = self.signals.entry(signal).or_default();
-            users.retain(|(user, _)| *user != process);
-            users.push((process, id));
+            self.signals.insert((signal, process), id);
         }
         let command = kind.and(own).map(|(address, _)| address);
         self.waiting.insert(id, Waiting { work, signal, command });
@@ -245,32 +243,27 @@ impl Correlator {
     /// Nothing more is to come of it.
     fn release(&mut self, id: u64) -> Option<Work> {
         let Waiting { work, signal, command } = self.waiting.remove(&id)?;
-        if let Some(signal) = signal
-            && let Some(users) = self.signals.get_mut(&signal)
+        if let Some(key) = signal.map(|signal| (signal, work.process))
+            && self.signals.get(&key) == Some(&id)
         {
-            users.retain(|(_, user)| *user != id);
-            if users.is_empty() {
-                self.signals.remove(&signal);
-            }
+            self.signals.remove(&key);
         }
-        let command = command.and_then(|address| self.commands.get_mut(&(work.process, address)));
-        // Most end in their order.
-        if let Some(command) = command
-            && let Some(place) = command.works.iter().position(|other| *other == id)
-        {
-            command.works.remove(place);
+        if let Some(command) = command.and_then(|address| self.commands.get_mut(&(work.process, address))) {
+            command.works.remove(&id);
         }
         Some(work)
     }
 
     fn ran(&mut self, process: LogProcess, signal: u64, measured: Measured, done: &mut Vec<Work>) {
-        let Some(users) = self.signals.get(&signal) else { return };
-        // Up to where the line names no process: then it is clear only if a single one has that signal.
-        let mut of = users.iter().filter(|(user, _)| {
-            user.source == process.source && (process.pid.is_none() || user.pid.is_none() || *user == process)
-        });
-        let (Some((_, id)), None) = (of.next(), of.next()) else { return };
-        let work = self.release(*id);
+        let of = |pid| (signal, LogProcess { pid, ..process });
+        // From ROCm 6.3 on a line may name no process: then the work is known only if a single one has that signal.
+        let [first, second] = if process.pid.is_some() {
+            [process.pid, None].map(|pid| self.signals.get(&of(pid)).copied())
+        } else {
+            let mut all = self.signals.range(of(None)..=of(Some(u32::MAX))).map(|(_, id)| *id);
+            [all.next(), all.next()]
+        };
+        let work = first.xor(second).and_then(|id| self.release(id));
         done.extend(work.map(|work| Work { measured: Some(measured), ..work }));
     }
 
@@ -282,7 +275,7 @@ impl Correlator {
         took_us: Option<[i64; 3]>,
         done: &mut Vec<Work>,
     ) {
-        // Of what was not measured the end is the begin; also of what took less than a microsecond.
+        // Commands that were not measured have end == begin; so have those that took less than a microsecond.
         let measured = took_us.zip(prefix.time_us).filter(|([.., gpu], _)| *gpu > 0);
         let measured = measured.and_then(|([wall, _, gpu], at_us)| {
             let end_ns = wall.checked_mul(1000)?;
@@ -301,7 +294,7 @@ impl Correlator {
             let measured = measured.filter(|_| parts == 1);
             done.extend(self.release(id).map(|work| Work { measured, ..work }));
         }
-        // Of parts that were measured one by one the whole says nothing new.
+        // If parts were measured one by one, the whole adds nothing.
         if let Some(first) = first.filter(|_| parts > 1 && left == parts && measured.is_some()) {
             let task = Task::Command { parts, first: first.task.packet().copied() };
             done.push(Work { task, measured, ..first });

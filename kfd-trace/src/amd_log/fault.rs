@@ -53,9 +53,9 @@ impl FaultKind {
     }
 }
 
-/// One report of a fault; `None` where its line does not have it.
+/// One report of a fault, with texts as `T`; `None` where its line does not have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault<'a> {
+pub struct Fault<T> {
     pub kind: FaultKind,
     /// Index of HIP.
     pub gpu_index: Option<u64>,
@@ -66,11 +66,11 @@ pub struct Fault<'a> {
     pub inexact: bool,
     /// SWq.
     pub queue: Option<u64>,
-    pub kernel: Option<&'a [u8]>,
-    pub reason: Option<&'a [u8]>,
+    pub kernel: Option<T>,
+    pub reason: Option<T>,
 }
 
-impl Fault<'_> {
+impl<T> Fault<T> {
     fn of(kind: FaultKind) -> Self {
         Fault {
             kind,
@@ -83,10 +83,16 @@ impl Fault<'_> {
             reason: None,
         }
     }
+
+    pub(super) fn map<U>(self, text: impl Fn(T) -> U) -> Fault<U> {
+        let Fault { kind, gpu_index, node, address, inexact, queue, kernel, reason } = self;
+        let (kernel, reason) = (kernel.map(&text), reason.map(&text));
+        Fault { kind, gpu_index, node, address, inexact, queue, kernel, reason }
+    }
 }
 
 /// Parses `Memory Fault Error [host: %s, GPU index: %d, faulting addr: 0x%lx, kernel: %s]`; `host` may be missing.
-pub(super) fn of_clr(message: &[u8]) -> Option<Fault<'_>> {
+pub(super) fn of_clr(message: &[u8]) -> Option<Fault<&[u8]>> {
     let mut scan = LineScan(message);
     scan.tag("Memory Fault Error [")?;
     let mut fault = Fault { gpu_index: scan.field("GPU index: "), ..Fault::of(FaultKind::MemoryFault) };
@@ -101,11 +107,11 @@ pub(super) fn of_clr(message: &[u8]) -> Option<Fault<'_>> {
 }
 
 /// Parses a line without a prefix; the words may be behind others.
-pub(super) fn without_prefix(line: &[u8]) -> Option<Fault<'_>> {
+pub(super) fn without_prefix(line: &[u8]) -> Option<Fault<&[u8]>> {
     of_node(line).or_else(|| of_queue(line))
 }
 
-fn of_node(line: &[u8]) -> Option<Fault<'_>> {
+fn of_node(line: &[u8]) -> Option<Fault<&[u8]>> {
     const BEGINS: [(&str, FaultKind); 3] = [
         ("Memory access fault by GPU", FaultKind::MemoryAccess),
         ("HW Exception by GPU", FaultKind::HwException),
@@ -127,7 +133,7 @@ fn of_node(line: &[u8]) -> Option<Fault<'_>> {
     Some(fault)
 }
 
-fn of_queue(line: &[u8]) -> Option<Fault<'_>> {
+fn of_queue(line: &[u8]) -> Option<Fault<&[u8]>> {
     let at = QUEUE.find(line)?;
     let mut scan = LineScan(&line[at + "Queue ".len()..]);
     if scan.tag("error - ").is_some() {
@@ -174,7 +180,7 @@ mod tests {
     #[test]
     fn faults_of_rocr_may_be_behind_other_text() {
         let of = |text: &'static str| without_prefix(text.as_bytes());
-        let access = Fault {
+        let access: Fault<&[u8]> = Fault {
             node: Some(3),
             address: Some(0x7f00),
             reason: Some(b"Page not present or supervisor privilege"),
@@ -190,11 +196,12 @@ mod tests {
             of(
                 "Memory access fault by GPU node-3 on address 0x7f00(may not be exact address). Reason: Unknown."
             ),
-            Some(Fault { inexact: true, reason: Some(b"Unknown"), ..access })
+            Some(Fault { inexact: true, reason: Some(b"Unknown".as_slice()), ..access })
         );
-        let hang = Fault { node: Some(4), reason: Some(b"GPU Hang"), ..Fault::of(FaultKind::HwException) };
+        let hang: Fault<&[u8]> =
+            Fault { node: Some(4), reason: Some(b"GPU Hang"), ..Fault::of(FaultKind::HwException) };
         assert_eq!(of("HW Exception by GPU node-4 (Agent handle: 0x5) reason :GPU Hang"), Some(hang));
-        let critical = Fault {
+        let critical: Fault<&[u8]> = Fault {
             node: Some(0),
             address: Some(0x10),
             reason: Some(b"Memory in use"),
@@ -206,10 +213,10 @@ mod tests {
             ),
             Some(critical)
         );
-        let error =
+        let error: Fault<&[u8]> =
             Fault { reason: Some(b"HSA_STATUS_ERROR_MEMORY_FAULT"), ..Fault::of(FaultKind::QueueError) };
         assert_eq!(of("Warning: Queue error - HSA_STATUS_ERROR_MEMORY_FAULT"), Some(error));
-        let inactivated = Fault { queue: Some(0x10), ..Fault::of(FaultKind::QueueInactivated) };
+        let inactivated: Fault<&[u8]> = Fault { queue: Some(0x10), ..Fault::of(FaultKind::QueueInactivated) };
         assert_eq!(of("Queue at 0x10 inactivated due to async error:"), Some(inactivated));
         for other in [
             "",

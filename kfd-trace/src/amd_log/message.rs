@@ -13,7 +13,7 @@ pub enum Message<'a> {
     /// A command was queued.
     Command {
         kind: &'a [u8],
-        /// Of clr's object; used again once the command has ended.
+        /// Address of clr's object; used again once the command has ended.
         address: u64,
         host_queue: Option<u64>,
     },
@@ -44,7 +44,7 @@ pub enum Message<'a> {
     /// A queue was aborted by an error.
     Abort(Abort<'a>),
     /// A GPU reported a fault.
-    Fault(Fault<'a>),
+    Fault(Fault<&'a [u8]>),
     /// The ring had no room.
     QueueFull,
     /// Bytes, absent for rectangles. The engine is a bit mask, absent for copies that choose none.

@@ -57,7 +57,7 @@ pub struct Packet {
     pub hwq: u64,
     /// Number within the process, from 6.2 on; not KFD's.
     pub id: Option<u64>,
-    /// Of a dispatch only.
+    /// Only dispatches have one.
     pub shape: Option<Shape>,
     pub pointers: Option<PacketPointers>,
     /// Its completion signal; `None` if it has none.

@@ -66,7 +66,7 @@ impl Prefix {
         Prefix::within(line).next()
     }
 
-    /// The same for a message that may have a further line of clr behind it: one with a time.
+    /// Finds a further line of clr behind a message. It must have a time: other text is part of the message.
     #[inline]
     pub(super) fn find_next(message: &[u8]) -> Option<(usize, Prefix, &[u8])> {
         Prefix::within(message).find(|(_, prefix, _)| prefix.time_us.is_some())

@@ -14,7 +14,7 @@ pub struct QueueRow {
     pub id: Option<u64>,
     pub hwq: Option<u64>,
     pub swq: Option<u64>,
-    /// Of queues known only from lines that do not show which of the two it is.
+    /// SWq or HWq of a queue that is known only from lines that do not show which of the two it is.
     pub address: Option<u64>,
     pub created: u64,
     pub birth: Option<Birth>,

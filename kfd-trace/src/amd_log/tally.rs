@@ -149,7 +149,7 @@ impl Tally {
 
     fn foreign(&mut self, source: Source, text: &[u8]) {
         let fault = fault::without_prefix(text);
-        if let Some(fault) = &fault {
+        if let Some(fault) = fault {
             self.trouble.fault(LogProcess { source, pid: None }, None, fault);
             self.trouble.line(text.trim_ascii());
         }
@@ -215,7 +215,7 @@ impl Tally {
                     self.queues.abort(process, time_us, address);
                 }
             }
-            Message::Fault(fault) => self.trouble.fault(process, time_us, &fault),
+            Message::Fault(fault) => self.trouble.fault(process, time_us, fault),
             Message::QueueFull => self.queue_full += 1,
             Message::Copy { engine, bytes, .. } => {
                 if let Some(copies) = self.copies.at(engine) {

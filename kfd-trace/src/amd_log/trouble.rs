@@ -3,7 +3,7 @@
 //! In: parsed lines. Out: counts, and the first of each kind (limits.rs).
 
 use super::capped::Names;
-use super::fault::{Fault, FaultKind};
+use super::fault::Fault;
 use super::hang::Analysis;
 use super::limits;
 use super::message::Abort;
@@ -23,20 +23,13 @@ pub struct AbortSeen {
     pub code: Option<u64>,
 }
 
-/// A report of a fault, as [`Fault`].
+/// A report of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultSeen {
     pub process: LogProcess,
     /// CLOCK_MONOTONIC, microseconds; ROCr's lines have no time.
     pub at_us: Option<u64>,
-    pub kind: FaultKind,
-    pub gpu_index: Option<u64>,
-    pub node: Option<u64>,
-    pub address: Option<u64>,
-    pub inexact: bool,
-    pub queue: Option<u64>,
-    pub kernel: Option<String>,
-    pub reason: Option<String>,
+    pub fault: Fault<String>,
 }
 
 /// All trouble of a log.
@@ -95,14 +88,10 @@ impl Trouble {
         }
     }
 
-    pub(super) fn fault(&mut self, process: LogProcess, at_us: Option<u64>, fault: &Fault<'_>) {
+    pub(super) fn fault(&mut self, process: LogProcess, at_us: Option<u64>, fault: Fault<&[u8]>) {
         self.faults += 1;
         if self.first_faults.len() < limits::FAULTS {
-            let Fault { kind, gpu_index, node, address, inexact, queue, kernel, reason } = *fault;
-            let (kernel, reason) = (kernel.map(text), reason.map(text));
-            let seen =
-                FaultSeen { process, at_us, kind, gpu_index, node, address, inexact, queue, kernel, reason };
-            self.first_faults.push(seen);
+            self.first_faults.push(FaultSeen { process, at_us, fault: fault.map(text) });
         }
     }
 }

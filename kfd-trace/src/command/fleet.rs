@@ -131,15 +131,19 @@ async fn ask(nodes: Vec<Node>, connections: usize) -> Vec<Asked> {
     all
 }
 
-async fn one(access: Access, shared: &Shared) -> Result<NodeRows, String> {
+async fn one(access: Access, shared: &Arc<Shared>) -> Result<NodeRows, String> {
     // They are never closed.
     let _turn = shared.turns.acquire().await;
     let mut client = Client::new(access.clone()).at_most(ANSWER);
     let (status, lists) = client.status_and_lists().await.map_err(|failure| failure.advised(&access))?;
-    let read = shared.read(move || reported(&status, &lists)).await?;
-    let Printed { rows, topology, all_queues, ts, problems, .. } =
-        read.map_err(|failure| failure.advised(&access))?;
-    shared.keep(rows.iter().map(PsRow::weight).sum())?;
+    let keeper = Arc::clone(shared);
+    // What there is no room for is dropped before the next node's documents are read.
+    let read = move || {
+        let printed = reported(&status, &lists).map_err(|failure| failure.advised(&access))?;
+        keeper.keep(printed.rows.iter().map(PsRow::weight).sum())?;
+        Ok::<Printed, String>(printed)
+    };
+    let Printed { rows, topology, all_queues, ts, problems, .. } = shared.read(read).await??;
     Ok(NodeRows { rows, topology, all_queues, ts, problems })
 }
 

@@ -3,7 +3,7 @@
 //! In: sysfs before and after the dump, and the dump. Out: what the MQD of a queue states, by process and queue id. The
 //! dump has no ids; a process's queues are in the order of their creation there, the newest first
 //! (pqm_create_queue, `list_add`), and so are the inode numbers of their folders in sysfs, whatever ids were reused.
-//! Of a process where anything contradicts that, nothing is taken. Pure.
+//! If anything of a process contradicts that, nothing of it is taken. Pure.
 
 use super::layout::{Generation, Registers, SdmaAddresses, SdmaRegisters, sdma_place};
 use super::mqds::{MqdFile, MqdKind, MqdProcess, MqdQueue};
@@ -118,7 +118,7 @@ fn stated(mqd: &MqdQueue, generation: Generation) -> Option<QueueFacts> {
     }
     let facts = match mqd.kind {
         MqdKind::Compute => {
-            // The same on every XCC, or something else was read.
+            // Every XCC has the same facts, or something else was read.
             let all: Option<Vec<QueueFacts>> =
                 mqd.dumps.iter().map(|dump| Some(compute(&Registers::of_mqd(dump)?))).collect();
             let all = all?;

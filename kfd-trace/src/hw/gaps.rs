@@ -24,9 +24,18 @@ pub(super) struct Gaps {
 }
 
 /// The slots of one GPU.
+#[derive(Default)]
 struct Slots<'a> {
     gpu_id: u32,
-    all: Vec<&'a Hqd>,
+    sdma: Vec<&'a Hqd>,
+    /// XCC, pipe and queue of each slot of compute queues.
+    places: BTreeSet<(u32, u32, u32)>,
+    /// Slots of each SDMA engine.
+    engines: BTreeMap<u32, usize>,
+    /// Registers of an SDMA slot: all have as many.
+    sdma_registers: usize,
+    /// A slot of compute queues is not whole.
+    short: bool,
     queues: Vec<&'a MqdQueue>,
     /// Nothing is behind it in the dump.
     last: bool,
@@ -40,30 +49,41 @@ impl Gaps {
             return gaps;
         }
         let last = file.gpus.last().map(|(gpu_id, _)| *gpu_id);
-        let gpus: Vec<Slots<'_>> = file
-            .gpus
-            .iter()
-            .map(|(gpu_id, _)| Slots {
+        let mut gpus: BTreeMap<u32, Slots<'_>> = BTreeMap::new();
+        for (gpu_id, _) in &file.gpus {
+            gpus.entry(*gpu_id).or_insert_with(|| Slots {
                 gpu_id: *gpu_id,
-                all: file.slots.iter().filter(|slot| slot.gpu_id == *gpu_id).collect(),
-                queues: mqds
-                    .iter()
-                    .flat_map(|file| &file.queues)
-                    .filter(|queue| queue.gpu_id == *gpu_id)
-                    .collect(),
                 last: last == Some(*gpu_id),
-            })
-            .collect();
+                ..Slots::default()
+            });
+        }
+        for slot in &file.slots {
+            if let Some(gpu) = gpus.get_mut(&slot.gpu_id) {
+                gpu.add(slot);
+            }
+        }
+        for queue in mqds.iter().flat_map(|file| &file.queues) {
+            if let Some(gpu) = gpus.get_mut(&queue.gpu_id) {
+                gpu.queues.push(queue);
+            }
+        }
         let within = file.slots.last().is_some_and(|slot| {
-            let gpu = gpus.iter().find(|gpu| gpu.gpu_id == slot.gpu_id);
-            last == Some(slot.gpu_id) && gpu.is_some_and(|gpu| !gpu.is_whole(slot, file.in_line))
+            let gpu = gpus.get(&slot.gpu_id).filter(|gpu| gpu.last);
+            gpu.is_some_and(|gpu| !gpu.is_whole(slot, file.in_line))
         });
         if within {
             gaps.reasons.push("hqds ends within a slot: that one and those behind it are unknown".to_owned());
         } else if file.in_line {
             gaps.reasons.push("hqds ends within a line: slots may be missing behind it".to_owned());
         }
-        for (gpu, (_, stopped)) in gpus.iter().zip(&file.gpus) {
+        // In a dump that was pasted twice a GPU has two headings.
+        for (gpu_id, stopped) in &file.gpus {
+            if let Some(known) = gaps.gpus.get_mut(gpu_id) {
+                known.compute |= *stopped;
+                known.sdma |= *stopped;
+                continue;
+            }
+            let gpu = &gpus[gpu_id];
             let mut gap = Gap {
                 compute: gpu.compute_is_missing(&gpus),
                 sdma: gpu.sdma_is_missing(&gpus, file.in_line),
@@ -75,7 +95,7 @@ impl Gaps {
             // A stopped GPU has no slots in the dump.
             gap.compute |= *stopped;
             gap.sdma |= *stopped;
-            gaps.gpus.insert(gpu.gpu_id, gap);
+            gaps.gpus.insert(*gpu_id, gap);
         }
         gaps
     }
@@ -86,37 +106,19 @@ impl Gaps {
 }
 
 impl<'a> Slots<'a> {
-    fn compute(&self) -> impl Iterator<Item = &'a Hqd> + use<'a, '_> {
-        self.all.iter().copied().filter(|slot| matches!(slot.place, Place::Cp { .. }))
-    }
-
-    fn sdma(&self) -> impl Iterator<Item = &'a Hqd> + use<'a, '_> {
-        self.all.iter().copied().filter(|slot| matches!(slot.place, Place::Sdma { .. }))
-    }
-
-    /// XCC, pipe and queue of each slot of compute queues.
-    fn places(&self) -> BTreeSet<(u32, u32, u32)> {
-        let place = |slot: &Hqd| match slot.place {
-            Place::Cp { pipe, queue } => Some((slot.inst, pipe, queue)),
-            Place::Hiq { .. } | Place::Sdma { .. } => None,
-        };
-        self.compute().filter_map(place).collect()
-    }
-
-    /// Slots of each SDMA engine.
-    fn engines(&self) -> BTreeMap<u32, usize> {
-        let mut engines = BTreeMap::new();
-        for slot in self.sdma() {
-            if let Place::Sdma { engine, .. } = slot.place {
-                *engines.entry(engine).or_default() += 1;
+    fn add(&mut self, slot: &'a Hqd) {
+        match slot.place {
+            Place::Cp { pipe, queue } => {
+                self.places.insert((slot.inst, pipe, queue));
+                self.short |= slot.registers.len() < REGISTERS;
             }
+            Place::Sdma { engine, .. } => {
+                self.sdma.push(slot);
+                *self.engines.entry(engine).or_default() += 1;
+                self.sdma_registers = self.sdma_registers.max(slot.registers.len());
+            }
+            Place::Hiq { .. } => {}
         }
-        engines
-    }
-
-    /// Registers of an SDMA slot: all have as many.
-    fn sdma_registers(&self) -> usize {
-        self.sdma().map(|slot| slot.registers.len()).max().unwrap_or(0)
     }
 
     /// `in_line`: the text ends within a line, which is the last one of the last slot.
@@ -124,9 +126,9 @@ impl<'a> Slots<'a> {
         match slot.place {
             Place::Hiq { .. } | Place::Cp { .. } => slot.registers.len() >= REGISTERS,
             Place::Sdma { .. } => {
-                let alone = self.last && in_line && self.sdma().count() == 1;
+                let alone = self.last && in_line && self.sdma.len() == 1;
                 !alone
-                    && slot.registers.len() == self.sdma_registers()
+                    && slot.registers.len() == self.sdma_registers
                     && SdmaSlot::of(&slot.registers).is_some()
             }
         }
@@ -139,56 +141,52 @@ impl<'a> Slots<'a> {
     }
 
     /// The MQD of an SDMA queue has its engine. On a partition the driver's numbers of engines do not begin at 0.
-    fn lacks_an_engine(&self, engines: &BTreeMap<u32, usize>) -> bool {
+    fn lacks_an_engine(&self) -> bool {
         let dumps = self
             .queues
             .iter()
             .filter(|queue| queue.kind == MqdKind::Sdma)
             .filter_map(|queue| queue.dumps.first());
         let mut places = dumps.filter_map(|dump| sdma_place(dump));
-        places.any(|(engine, _)| !engines.contains_key(&engine) && engine as usize >= engines.len())
+        places.any(|(engine, _)| !self.engines.contains_key(&engine) && engine as usize >= self.engines.len())
     }
 
-    fn compute_is_missing(&self, gpus: &[Slots<'_>]) -> bool {
-        let places = self.places();
+    fn compute_is_missing(&self, gpus: &BTreeMap<u32, Slots<'_>>) -> bool {
+        let places = &self.places;
         let by_xcc = split(places.iter().map(|(inst, pipe, queue)| (*inst, (*pipe, *queue))));
         let by_pipe = split(places.iter().map(|(inst, pipe, queue)| ((*inst, *pipe), *queue)));
-        let fewer = |other: &Slots<'_>| {
-            let others = other.places();
-            places.len() < others.len() && places.is_subset(&others)
-        };
+        let fewer = |other: &Slots<'_>| places.len() < other.places.len() && places.is_subset(&other.places);
         let pipes: BTreeSet<u32> = places.iter().map(|(_, pipe, _)| *pipe).collect();
-        let cut_here = self.last && self.sdma().next().is_none();
+        let cut_here = self.last && self.sdma.is_empty();
         places.is_empty()
-            || self.compute().any(|slot| slot.registers.len() < REGISTERS)
+            || self.short
             // All XCCs of a GPU have the same slots (cp_queue_bitmap).
             || differ(&by_xcc)
             || self.lacks_an_xcc(by_xcc.len())
             // A microengine has two or four pipes, with as many slots each; a GPU has an SDMA engine.
-            || cut_here && (matches!(pipes.len(), 1 | 3) || differ(&by_pipe) || gpus.iter().any(fewer))
+            || cut_here && (matches!(pipes.len(), 1 | 3) || differ(&by_pipe) || gpus.values().any(fewer))
     }
 
-    fn sdma_is_missing(&self, gpus: &[Slots<'_>], in_line: bool) -> bool {
-        let engines = self.engines();
+    fn sdma_is_missing(&self, gpus: &BTreeMap<u32, Slots<'_>>, in_line: bool) -> bool {
         let fewer = |other: &Slots<'_>| {
-            other.sdma_registers() == self.sdma_registers() && other.engines().len() > engines.len()
+            other.sdma_registers == self.sdma_registers && other.engines.len() > self.engines.len()
         };
-        let counts: BTreeSet<usize> = engines.values().copied().collect();
+        let counts: BTreeSet<usize> = self.engines.values().copied().collect();
         counts.len() != 1
-            || self.lacks_an_engine(&engines)
-            || self.sdma().any(|slot| !self.is_whole(slot, in_line))
-            || self.last && gpus.iter().any(fewer)
+            || self.lacks_an_engine()
+            || self.sdma.iter().any(|slot| !self.is_whole(slot, in_line))
+            || self.last && gpus.values().any(fewer)
     }
 
     fn reason(&self, gap: Gap) -> Option<String> {
         let gpu_id = self.gpu_id;
         // Behind the slots of compute queues the driver prints those of SDMA engines.
-        if self.last && self.sdma().next().is_none() {
+        if self.last && self.sdma.is_empty() {
             return Some(format!(
                 "hqds ends before the SDMA slots of GPU {gpu_id} ({gpu_id:x}): slots of compute queues may be missing, too"
             ));
         }
-        let unlike = self.sdma().any(|slot| SdmaSlot::of(&slot.registers).is_none());
+        let unlike = self.sdma.iter().any(|slot| SdmaSlot::of(&slot.registers).is_none());
         let which = match (gap.compute, gap.sdma) {
             (true, true) => "slots of compute and SDMA queues",
             (true, false) => "slots of compute queues",

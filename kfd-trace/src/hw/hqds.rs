@@ -29,7 +29,7 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hqd {
     pub gpu_id: u32,
-    /// Of the XCCs of a GPU node; 0 where the driver names none.
+    /// Number of the XCC in its GPU node; 0 if the driver names none.
     pub inst: u32,
     pub place: Place,
     pub registers: Vec<u32>,

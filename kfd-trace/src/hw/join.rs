@@ -32,18 +32,9 @@ pub fn report(
     }
     slots.attach_by_ring(&mut queues, &mut named.compute);
     queues.extend(slots.unnamed(&named.compute));
-    queues.extend(slots.unnamed_sdma(&named.sdma));
+    queues.extend(slots.unnamed_sdma(&named.sdma, &named.ambiguous));
     let with_queues: BTreeSet<Option<u32>> = queues.iter().map(|queue| queue.pid).collect();
     let processes = mqds.iter().flat_map(|file| &file.processes).map(|process| process.tgid);
-    let missing = mqds.and_then(|file| match file {
-        MqdFile { cut: true, .. } => {
-            Some("mqds ends within a queue: further queues and processes are missing")
-        }
-        MqdFile { processes, .. } if processes.is_empty() => {
-            Some("mqds has no process: none uses KFD, or the copy is empty")
-        }
-        _ => None,
-    });
     HwReport {
         gpus: gpus(&queues, hqds, &slots, &gaps),
         faults: slots.faults(&queues),
@@ -51,12 +42,22 @@ pub fn report(
         queues,
         unknown_queues: mqds.map_or(0, |file| file.unknown_queues),
         interval: None,
-        mqds: mqds.map(|file| Source {
-            strange: file.strange.clone(),
-            missing: missing.map(str::to_owned).into_iter().collect(),
-        }),
+        mqds: mqds.map(|file| Source { strange: file.strange.clone(), missing: missing(file) }),
         hqds: hqds.map(|file| Source { strange: file.strange.clone(), missing: gaps.reasons.clone() }),
     }
+}
+
+/// In which way a dump of MQDs is not whole, or not understood.
+fn missing(file: &MqdFile) -> Vec<String> {
+    let reasons = [
+        (file.cut, "mqds ends within a queue: further queues and processes are missing"),
+        (!file.cut && file.processes.is_empty(), "mqds has no process: none uses KFD, or the copy is empty"),
+        (
+            file.queues.iter().any(|queue| !queue.damaged && queue.is_as_of_gfx7()),
+            "mqds has MQDs of 128 dwords: of gfx7, whose layout is not known here, unless the copy ends there",
+        ),
+    ];
+    reasons.iter().filter(|(is_so, _)| *is_so).map(|(_, reason)| (*reason).to_owned()).collect()
 }
 
 /// Slots that an MQD explains.
@@ -64,6 +65,8 @@ pub fn report(
 struct Named {
     compute: BTreeSet<usize>,
     sdma: BTreeSet<usize>,
+    /// By GPU and ring, where it is not known which of the ring's slots it is.
+    ambiguous: BTreeSet<(u32, u64)>,
 }
 
 /// SDMA queues of each GPU and ring: two processes may have a ring at the same address.
@@ -77,7 +80,7 @@ fn rings(mqds: Option<&MqdFile>) -> BTreeMap<(u32, u64), usize> {
     rings
 }
 
-/// A queue of which only its header is known.
+/// A queue of which only the header is understood.
 fn damaged(queue: &MqdQueue) -> QueueRow {
     QueueRow { xccs: queue.dumps.len(), ..QueueRow::bare(queue.pid, queue.gpu_id, Some(queue.kind)) }
 }
@@ -91,7 +94,9 @@ fn row(
 ) -> QueueRow {
     let saved: Option<Vec<Registers>> = queue.dumps.iter().map(|dump| Registers::of_mqd(dump)).collect();
     let Some(saved) = saved.filter(|saved| !saved.is_empty() && !queue.damaged) else {
-        return damaged(queue);
+        let is_foreign = !queue.damaged && queue.is_as_of_gfx7();
+        let state = if is_foreign { State::Unknown } else { State::Damaged };
+        return QueueRow { state, ..damaged(queue) };
     };
     let found: Vec<Option<usize>> = saved.iter().map(|one| slots.of(queue.gpu_id, one)).collect();
     named.compute.extend(found.iter().flatten());
@@ -146,8 +151,8 @@ fn sdma_row(
             named.sdma.insert(*index);
             Some(*slot)
         }
-        Found::Ambiguous(indexes) => {
-            named.sdma.extend(indexes);
+        Found::Ambiguous => {
+            named.ambiguous.insert(key);
             None
         }
         Found::None => None,
@@ -160,7 +165,7 @@ fn sdma_row(
             Some(false) | None => State::Unknown,
         },
         (true, Found::None) if !gap.sdma => State::NotMapped,
-        (true, Found::None | Found::Ambiguous(_)) => State::Unknown,
+        (true, Found::None | Found::Ambiguous) => State::Unknown,
     };
     let live = slot.filter(|slot| slot.active == Some(true)).map(|slot| slot.registers);
     QueueRow {
@@ -181,31 +186,59 @@ fn gpus(queues: &[QueueRow], hqds: Option<&HqdFile>, slots: &Slots<'_>, gaps: &G
             Gpu { gpu_id, stopped, compute_missing: compute, sdma_missing: sdma, ..Gpu::default() }
         })
         .collect();
-    let others: BTreeSet<u32> = queues.iter().map(|queue| queue.gpu_id).collect();
-    for gpu_id in others {
-        if all.iter().all(|gpu| gpu.gpu_id != gpu_id) {
-            let missing = hqds.is_some();
-            all.push(Gpu { gpu_id, compute_missing: missing, sdma_missing: missing, ..Gpu::default() });
+    let mut with_queues = BTreeMap::<u32, OfGpu>::new();
+    for queue in queues {
+        with_queues.entry(queue.gpu_id).or_default().count(queue);
+    }
+    let listed: BTreeSet<u32> = all.iter().map(|gpu| gpu.gpu_id).collect();
+    let missing = hqds.is_some();
+    let others = with_queues.keys().filter(|gpu_id| !listed.contains(gpu_id));
+    all.extend(others.map(|gpu_id| Gpu {
+        gpu_id: *gpu_id,
+        compute_missing: missing,
+        sdma_missing: missing,
+        ..Gpu::default()
+    }));
+    let mut by_xcc = BTreeMap::<u32, BTreeMap<u32, usize>>::new();
+    let mut with_sdma = BTreeSet::new();
+    for slot in hqds.iter().flat_map(|file| &file.slots) {
+        match slot.place {
+            Place::Cp { .. } => *by_xcc.entry(slot.gpu_id).or_default().entry(slot.inst).or_default() += 1,
+            Place::Sdma { .. } => _ = with_sdma.insert(slot.gpu_id),
+            Place::Hiq { .. } => {}
         }
     }
+    let active_sdma = slots.active_sdma();
     for gpu in &mut all {
-        let dumped = hqds.iter().flat_map(|file| &file.slots).filter(|slot| slot.gpu_id == gpu.gpu_id);
-        let (mut by_xcc, mut sdma) = (BTreeMap::<u32, usize>::new(), 0);
-        for slot in dumped {
-            match slot.place {
-                Place::Cp { .. } => *by_xcc.entry(slot.inst).or_default() += 1,
-                Place::Sdma { .. } => sdma += 1,
-                Place::Hiq { .. } => {}
-            }
-        }
-        let of_gpu = || queues.iter().filter(|queue| queue.gpu_id == gpu.gpu_id);
-        let compute = || of_gpu().filter(|queue| matches!(queue.kind, Some(MqdKind::Compute | MqdKind::Diq)));
-        gpu.compute_queues = compute().count();
-        gpu.sdma_queues = of_gpu().filter(|queue| queue.kind == Some(MqdKind::Sdma)).count();
-        gpu.active_hqds = (!by_xcc.is_empty()).then(|| compute().map(QueueRow::active_slots).sum());
-        gpu.active_sdma = (sdma > 0).then(|| slots.active_sdma(gpu.gpu_id));
-        gpu.xccs = (!by_xcc.is_empty()).then_some(by_xcc.len());
-        gpu.slots_each = by_xcc.values().max().copied();
+        let counted = with_queues.get(&gpu.gpu_id).copied().unwrap_or_default();
+        (gpu.compute_queues, gpu.sdma_queues) = (counted.compute, counted.sdma);
+        let xccs = by_xcc.get(&gpu.gpu_id);
+        gpu.active_hqds = xccs.map(|_| counted.active_hqds);
+        let active_sdma = active_sdma.get(&gpu.gpu_id).copied().unwrap_or(0);
+        gpu.active_sdma = with_sdma.contains(&gpu.gpu_id).then_some(active_sdma);
+        gpu.xccs = xccs.map(BTreeMap::len);
+        gpu.slots_each = xccs.and_then(|xccs| xccs.values().max().copied());
     }
     all
+}
+
+/// Queues of one GPU.
+#[derive(Clone, Copy, Default)]
+struct OfGpu {
+    compute: usize,
+    sdma: usize,
+    active_hqds: usize,
+}
+
+impl OfGpu {
+    fn count(&mut self, queue: &QueueRow) {
+        match queue.kind {
+            Some(MqdKind::Compute | MqdKind::Diq) => {
+                self.compute += 1;
+                self.active_hqds += queue.active_slots();
+            }
+            Some(MqdKind::Sdma) => self.sdma += 1,
+            None => {}
+        }
+    }
 }

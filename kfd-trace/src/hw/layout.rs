@@ -8,11 +8,14 @@ use std::str::FromStr;
 pub(super) const REGISTERS: usize = 56;
 const FIRST: usize = 128;
 
-/// Of CP_HQD_PQ_CONTROL (gc_9_0_sh_mask.h and later).
+/// A bit of CP_HQD_PQ_CONTROL (gc_9_0_sh_mask.h and later).
 const PQ_EMPTY: u32 = 1 << 15;
 
-/// Dwords of a whole compute MQD; v12.1 has more.
+/// Dwords of a whole compute MQD from gfx8 on; v12.1 has more.
 pub(super) const COMPUTE_MQD: usize = 512;
+
+/// Dwords of a whole compute MQD of gfx7 (cik_structs.h, struct cik_mqd), which is laid out in another way.
+pub(super) const COMPUTE_MQD_GFX7: usize = 128;
 
 /// Dwords of an SDMA MQD that end with the driver's own engine and queue numbers.
 pub(super) const SDMA_V9: usize = 128;
@@ -199,6 +202,38 @@ impl SdmaRegisters {
 /// SDMA_RLC_DOORBELL (gfx9, gfx10) or SDMA_QUEUE_DOORBELL, ENABLE.
 const DOORBELL_ENABLE: u32 = 1 << 28;
 
+/// SDMA_RLC_DOORBELL_OFFSET: its position, which is the same in a slot and in an MQD, and what it is there, in dwords of
+/// the doorbell BAR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Doorbell {
+    at: usize,
+    dwords: u32,
+}
+
+impl Doorbell {
+    /// `None`: that place has none.
+    fn new(registers: &[u32], at: usize) -> Option<Self> {
+        let dwords = doorbell(*registers.get(at)?);
+        (dwords != 0).then_some(Doorbell { at, dwords })
+    }
+
+    /// What may be the doorbell of an SDMA queue's MQD, by generation.
+    pub(super) fn all_of(mqd: &[u32]) -> impl Iterator<Item = Doorbell> {
+        SDMA_SLOTS.into_iter().filter_map(|(.., at)| Doorbell::new(mqd, at))
+    }
+}
+
+/// Numbers of registers of a slot's dump, and the positions of SDMA_RLC_DOORBELL (SDMA_QUEUE_DOORBELL) and
+/// SDMA_RLC_DOORBELL_OFFSET among them.
+const SDMA_SLOTS: [([usize; 2], usize, usize); 3] = [
+    // amdgpu_amdkfd_gfx_v9.c, _arcturus.c and _gfx_v10.c; _gc_9_4_3.c and _gfx_v10_3.c.
+    ([42, 44], 18, 22),
+    // amdgpu_amdkfd_gfx_v11.c.
+    ([43, 43], 17, 19),
+    // amdgpu_amdkfd_gfx_v12.c; _gfx_v12_1.c.
+    ([49, 50], 15, 17),
+];
+
 /// What an SDMA slot has behind those registers. Which registers its dump consists of, and so their positions, differs
 /// between generations; the number of registers identifies the generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,34 +241,19 @@ pub(super) struct SdmaSlot {
     /// Whether a queue is connected: the driver and firmware clear it when they take the queue off the engine
     /// (`hqd_sdma_destroy`), and RB_ENABLE is set again then.
     pub(super) doorbell_enabled: bool,
-    /// Dwords, in the doorbell BAR; 0 where the slot does not keep it.
-    pub(super) doorbell: u32,
-    /// Position of SDMA_RLC_DOORBELL_OFFSET, which is the same in the MQD.
-    doorbell_at: usize,
+    /// `None`: the slot does not keep it.
+    pub(super) doorbell: Option<Doorbell>,
 }
 
 impl SdmaSlot {
     /// `None`: no generation's dump has this number of registers.
     pub(super) fn of(registers: &[u32]) -> Option<Self> {
-        let (enable_at, doorbell_at) = match registers.len() {
-            // amdgpu_amdkfd_gfx_v9.c, _arcturus.c and _gfx_v10.c; _gc_9_4_3.c and _gfx_v10_3.c.
-            42 | 44 => (18, 22),
-            // amdgpu_amdkfd_gfx_v11.c.
-            43 => (17, 19),
-            // amdgpu_amdkfd_gfx_v12.c; _gfx_v12_1.c.
-            49 | 50 => (15, 17),
-            _ => return None,
-        };
+        let known = SDMA_SLOTS.into_iter().find(|(counts, ..)| counts.contains(&registers.len()));
+        let (_, enable_at, doorbell_at) = known?;
         Some(SdmaSlot {
             doorbell_enabled: registers[enable_at] & DOORBELL_ENABLE != 0,
-            doorbell: doorbell(registers[doorbell_at]),
-            doorbell_at,
+            doorbell: Doorbell::new(registers, doorbell_at),
         })
-    }
-
-    /// Whether the doorbell of an SDMA queue's MQD is the slot's.
-    pub(super) fn has_doorbell_of(&self, mqd: &[u32]) -> bool {
-        self.doorbell != 0 && mqd.get(self.doorbell_at).is_some_and(|at| doorbell(*at) == self.doorbell)
     }
 }
 

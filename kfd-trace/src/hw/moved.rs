@@ -2,7 +2,9 @@
 //!
 //! In: two reports of one machine. Out: the later one, with each queue's answer. Pure.
 
+use super::mqds::MqdKind;
 use super::report::{HwReport, QueueRow};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// `None`: not known, as where the queue was on no hardware in one of the samples.
@@ -29,14 +31,19 @@ impl HwReport {
     /// and MQDs.
     pub fn compare(&mut self, before: &HwReport, interval: Duration) {
         self.interval = Some(interval);
+        // `None`: several are alike.
+        let mut earlier: BTreeMap<_, Option<&QueueRow>> = BTreeMap::new();
+        for row in &before.queues {
+            earlier.entry(key(row)).and_modify(|one| *one = None).or_insert(Some(row));
+        }
         for row in &mut self.queues {
-            let key = |row: &QueueRow| (row.pid, row.gpu_id, row.kind, row.ring, row.engine);
-            let same = |other: &&QueueRow| key(other) == key(row) && other.mqds == row.mqds;
-            let mut earlier = before.queues.iter().filter(same);
-            row.moved = match (earlier.next(), earlier.next()) {
-                (Some(earlier), None) => moved(earlier, row),
-                _ => None,
-            };
+            row.moved = earlier.get(&key(row)).copied().flatten().and_then(|earlier| moved(earlier, row));
         }
     }
+}
+
+type Key<'a> = (Option<u32>, u32, Option<MqdKind>, Option<u64>, Option<(u32, u32)>, &'a [u64]);
+
+fn key(row: &QueueRow) -> Key<'_> {
+    (row.pid, row.gpu_id, row.kind, row.ring, row.engine, &row.mqds)
 }

@@ -1,7 +1,7 @@
 //! debugfs `kfd/mqds` (kfd_process_manager.c and kfd_process_queue_manager.c, pqm_debugfs_mqds): all queues of all
 //! processes, the newest first, without their ids.
 
-use super::layout::{COMPUTE_MQD, SDMA_V9};
+use super::layout::{COMPUTE_MQD, COMPUTE_MQD_GFX7, SDMA_V9};
 use super::rows::{Strange, after, cut_line, hex, number, row};
 
 /// Dwords of one MQD at most (v12.1): a longer one is damaged.
@@ -130,7 +130,11 @@ impl MqdFile {
         let Some((last, others)) = self.queues.split_last() else { return false };
         let alike = || others.iter().filter(|other| (other.gpu_id, other.kind) == (last.gpu_id, last.kind));
         let whole = alike().filter_map(|other| other.dumps.first()).map(Vec::len).max();
-        let whole = whole.unwrap_or(if last.kind == MqdKind::Sdma { SDMA_V9 } else { COMPUTE_MQD });
+        let whole = whole.unwrap_or(match last.kind {
+            MqdKind::Sdma => SDMA_V9,
+            _ if last.is_as_of_gfx7() => COMPUTE_MQD_GFX7,
+            _ => COMPUTE_MQD,
+        });
         // What the driver prints behind an SDMA queue is not the queue's own.
         let dumps =
             if last.kind == MqdKind::Compute { alike().map(|other| other.dumps.len()).max() } else { None };
@@ -146,6 +150,13 @@ impl MqdFile {
 }
 
 impl MqdQueue {
+    /// Whether it has as many dwords as a compute MQD of gfx7. A later one that ends there has rows behind it in a whole
+    /// copy.
+    pub(super) fn is_as_of_gfx7(&self) -> bool {
+        let whole = |dump: &Vec<u32>| dump.len() == COMPUTE_MQD_GFX7;
+        self.kind != MqdKind::Sdma && !self.dumps.is_empty() && self.dumps.iter().all(whole)
+    }
+
     fn take(&mut self, at: u32, dwords: &[u32]) {
         if at == 0 {
             self.dumps.push(Vec::new());

@@ -7,7 +7,7 @@ use super::layout::{Registers, SdmaRegisters};
 /// What a backlog is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Of 16 dwords each: the driver shifts the write pointer of AQL queues by 4 (kfd_mqd_manager_v9.c to _v12.c,
+    /// AQL packets of 16 dwords: the driver shifts the write pointer of AQL queues by 4 (kfd_mqd_manager_v9.c to _v12.c,
     /// load_mqd).
     Packets,
     Dwords,

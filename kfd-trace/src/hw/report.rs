@@ -15,7 +15,7 @@ pub enum State {
     Stale,
     /// No slot has it.
     NotMapped,
-    /// No slot that was read has it, and not all were read; or several have its ring.
+    /// No slot that was read has it, and not all were read; or several have its ring; or its MQD's layout is not known.
     Unknown,
     /// No slots were read: `active` is what was last saved to memory, which may be long ago.
     Saved { active: bool },

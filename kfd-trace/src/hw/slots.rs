@@ -5,7 +5,7 @@
 //! where MQD and ring agree. Pure.
 
 use super::hqds::{Hqd, HqdFile, Place};
-use super::layout::{Registers, SdmaRegisters, SdmaSlot};
+use super::layout::{Doorbell, Registers, SdmaRegisters, SdmaSlot};
 use super::mqds::MqdKind;
 use super::progress::{Pointers, Unit};
 use super::report::{Fault, QueueRow, Slot, State};
@@ -25,17 +25,32 @@ pub(super) struct Sdma<'a> {
 pub(super) enum Found<'a> {
     One(usize, Sdma<'a>),
     None,
-    /// Several slots, or several queues, have that ring: these slots.
-    Ambiguous(Vec<usize>),
+    /// Several slots, or several queues, have that ring.
+    Ambiguous,
 }
 
+/// By key, the only slot or queue that has it; `None`: several have it.
+type Only<K> = BTreeMap<K, Option<usize>>;
+
+fn add<K: Ord>(only: &mut Only<K>, key: K, index: usize) {
+    only.entry(key).and_modify(|one| *one = None).or_insert(Some(index));
+}
+
+#[derive(Default)]
 pub(super) struct Slots<'a> {
     pub(super) read: bool,
     /// Slots of compute queues, the kernel's among them.
     all: Vec<(&'a Hqd, Registers)>,
-    by_mqd: BTreeMap<(u32, u64), Vec<usize>>,
+    /// By GPU, MQD and ring, the first active slot, or else the first one.
+    by_mqd: BTreeMap<(u32, u64, u64), usize>,
     /// An SDMA slot names no MQD.
     sdma: Vec<Sdma<'a>>,
+    /// By GPU and ring, the first SDMA slot.
+    rings: BTreeMap<(u32, u64), usize>,
+    /// By GPU and ring, without the slots that earlier queues left.
+    active_rings: Only<(u32, u64)>,
+    /// By GPU, ring and doorbell.
+    doorbells: Only<(u32, u64, Doorbell)>,
 }
 
 impl<'a> Slots<'a> {
@@ -54,22 +69,32 @@ impl<'a> Slots<'a> {
                 all.extend(Registers::of_slot(&slot.registers).map(|registers| (slot, registers)));
             }
         }
-        let mut by_mqd: BTreeMap<(u32, u64), Vec<usize>> = BTreeMap::new();
-        for (index, (slot, registers)) in all.iter().enumerate() {
+        let mut slots = Slots { read: hqds.is_some(), all, sdma, ..Slots::default() };
+        for (index, (slot, registers)) in slots.all.iter().enumerate() {
             // Without an MQD it was never used, or is the kernel's.
             if registers.mqd != 0 {
-                by_mqd.entry((slot.gpu_id, registers.mqd)).or_default().push(index);
+                let best = slots.by_mqd.entry((slot.gpu_id, registers.mqd, registers.ring)).or_insert(index);
+                if registers.active && !slots.all[*best].1.active {
+                    *best = index;
+                }
             }
         }
-        Slots { read: hqds.is_some(), all, by_mqd, sdma }
+        for (index, Sdma { slot, registers, active }) in slots.sdma.iter().enumerate() {
+            let key = (slot.gpu_id, registers.ring);
+            slots.rings.entry(key).or_insert(index);
+            if *active != Some(false) {
+                add(&mut slots.active_rings, key, index);
+            }
+            if let Some(doorbell) = SdmaSlot::of(&slot.registers).and_then(|slot| slot.doorbell) {
+                add(&mut slots.doorbells, (key.0, key.1, doorbell), index);
+            }
+        }
+        slots
     }
 
     /// The slot that has the queue of this MQD: an active one, if there is one.
     pub(super) fn of(&self, gpu_id: u32, saved: &Registers) -> Option<usize> {
-        let named = self.by_mqd.get(&(gpu_id, saved.mqd))?;
-        let mut same = named.iter().copied().filter(|index| self.all[*index].1.ring == saved.ring);
-        let first = same.clone().next();
-        same.find(|index| self.all[*index].1.active).or(first)
+        self.by_mqd.get(&(gpu_id, saved.mqd, saved.ring)).copied()
     }
 
     /// `None`: it is not active.
@@ -90,41 +115,33 @@ impl<'a> Slots<'a> {
 
     /// The slot of an SDMA queue; `rings`: queues of this GPU with that ring.
     pub(super) fn of_ring(&self, gpu_id: u32, ring: u64, mqd: &[u32], rings: usize) -> Found<'a> {
-        let all: Vec<(usize, Sdma<'a>)> = (0..)
-            .zip(self.sdma.iter().copied())
-            .filter(|(_, one)| (one.slot.gpu_id, one.registers.ring) == (gpu_id, ring))
-            .collect();
-        let one = |some: &[(usize, Sdma<'a>)]| match some {
-            [(index, one)] => Found::One(*index, *one),
-            _ => Found::Ambiguous(all.iter().map(|(index, _)| *index).collect()),
-        };
+        let Some(first) = self.rings.get(&(gpu_id, ring)) else { return Found::None };
         // A doorbell is that of one queue.
-        let doorbell = |(_, one): &&(usize, Sdma<'a>)| {
-            SdmaSlot::of(&one.slot.registers).is_some_and(|slot| slot.has_doorbell_of(mqd))
-        };
-        let by_doorbell: Vec<_> = all.iter().filter(doorbell).copied().collect();
-        let active: Vec<_> = all.iter().filter(|(_, one)| one.active != Some(false)).copied().collect();
-        match (all.first(), rings) {
-            (None, _) => Found::None,
-            _ if by_doorbell.len() == 1 => one(&by_doorbell),
-            (Some(_), 2..) => one(&[]),
+        let mut by_doorbell =
+            Doorbell::all_of(mqd).filter_map(|doorbell| self.doorbells.get(&(gpu_id, ring, doorbell)));
+        let one = match (by_doorbell.next(), by_doorbell.next(), rings) {
+            (Some(Some(one)), None, _) => Some(*one),
+            (_, _, 2..) => None,
             // Slots that earlier queues left are no other candidates.
-            (Some(first), _) if active.is_empty() => one(&[*first]),
-            _ => one(&active),
-        }
+            _ => self.active_rings.get(&(gpu_id, ring)).copied().unwrap_or(Some(*first)),
+        };
+        one.map_or(Found::Ambiguous, |index| Found::One(index, self.sdma[index]))
     }
 
-    pub(super) fn active_sdma(&self, gpu_id: u32) -> usize {
-        self.sdma.iter().filter(|one| one.slot.gpu_id == gpu_id && one.active == Some(true)).count()
+    /// Active slots of SDMA queues, by GPU.
+    pub(super) fn active_sdma(&self) -> BTreeMap<u32, usize> {
+        let mut active = BTreeMap::new();
+        for one in self.sdma.iter().filter(|one| one.active == Some(true)) {
+            *active.entry(one.slot.gpu_id).or_default() += 1;
+        }
+        active
     }
 
     /// Drivers that print one MQD of a queue on several XCCs: the others are the slots with its ring.
     pub(super) fn attach_by_ring(&self, queues: &mut [QueueRow], named: &mut BTreeSet<usize>) {
-        // `None`: several queues have that ring.
-        let mut by_ring: BTreeMap<(u32, Option<u64>, Option<u32>), Option<usize>> = BTreeMap::new();
+        let mut by_ring = Only::new();
         for (at, queue) in queues.iter().enumerate().filter(|(_, queue)| queue.xccs == 1) {
-            let one = by_ring.entry((queue.gpu_id, queue.ring, queue.vmid));
-            one.and_modify(|one| *one = None).or_insert(Some(at));
+            add(&mut by_ring, (queue.gpu_id, queue.ring, queue.vmid), at);
         }
         for (index, (slot, registers)) in self.all.iter().enumerate() {
             if registers.active && !named.contains(&index) {
@@ -171,10 +188,17 @@ impl<'a> Slots<'a> {
         by_ring.into_iter().map(row).collect()
     }
 
-    /// Active SDMA slots that no MQD explains.
-    pub(super) fn unnamed_sdma(&self, named: &BTreeSet<usize>) -> Vec<QueueRow> {
-        let slots =
-            (0..).zip(&self.sdma).filter(|(index, one)| one.active == Some(true) && !named.contains(index));
+    /// Active SDMA slots that no MQD explains; `ambiguous`: rings, of which an MQD explains each slot.
+    pub(super) fn unnamed_sdma(
+        &self,
+        named: &BTreeSet<usize>,
+        ambiguous: &BTreeSet<(u32, u64)>,
+    ) -> Vec<QueueRow> {
+        let slots = (0..).zip(&self.sdma).filter(|(index, one)| {
+            let is_explained =
+                named.contains(index) || ambiguous.contains(&(one.slot.gpu_id, one.registers.ring));
+            one.active == Some(true) && !is_explained
+        });
         let row = |(_, one): (usize, &Sdma<'_>)| QueueRow {
             state: State::Active { on: 1, of: 1, unread: 0 },
             slots: vec![one.place()],
@@ -186,6 +210,11 @@ impl<'a> Slots<'a> {
 
     /// Slots with an error or a dequeue request, whether a queue is known for them or not.
     pub(super) fn faults(&self, queues: &[QueueRow]) -> Vec<Fault> {
+        let mut owners = BTreeMap::new();
+        for (queue, slot) in queues.iter().flat_map(|queue| queue.slots.iter().map(move |slot| (queue, slot)))
+        {
+            owners.entry((queue.gpu_id, *slot)).or_insert(queue.pid);
+        }
         let faulty = self
             .all
             .iter()
@@ -193,8 +222,8 @@ impl<'a> Slots<'a> {
             .filter(|(_, (_, registers))| registers.error != 0 || registers.dequeue_request != 0);
         let fault = |(index, (hqd, registers)): (usize, &(&Hqd, Registers))| {
             let slot = self.slot(index);
-            let owner = queues.iter().find(|queue| queue.gpu_id == hqd.gpu_id && queue.slots.contains(&slot));
-            Fault { gpu_id: hqd.gpu_id, slot, ring: registers.ring, pid: owner.and_then(|queue| queue.pid) }
+            let pid = owners.get(&(hqd.gpu_id, slot)).copied().flatten();
+            Fault { gpu_id: hqd.gpu_id, slot, ring: registers.ring, pid }
         };
         faulty.map(fault).collect()
     }

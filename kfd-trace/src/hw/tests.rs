@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 mod cut;
 mod existing;
+mod naive;
 mod slots;
 
 const GPU: u32 = 0xf7bc;

@@ -78,12 +78,12 @@ impl Part {
 pub struct Begin {
     /// [`VERSION`]
     pub kfd_trace_recording: u32,
-    /// Of the program that wrote it.
+    /// Name and version of the program that wrote it.
     pub program: String,
     pub machine: Machine,
     /// CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
-    /// The same of the Unix epoch.
+    /// The begin as nanoseconds of the Unix epoch.
     pub unix_ns: i64,
     /// Single processes were traced.
     pub selected: bool,
@@ -110,7 +110,7 @@ pub struct Machine {
 }
 
 impl Begin {
-    /// Of this program, at its begin.
+    /// The begin of a recording by this program.
     #[must_use]
     pub fn new(machine: Machine, limits: StateLimits) -> Self {
         let program = format!("kfd-trace {}", env!("CARGO_PKG_VERSION"));

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 /// a million allocations it has some 400 MB.
 const HEAVIEST: usize = 512 << 20;
 
-/// Bytes by which it may become larger before it is weighed, which takes a millisecond.
-const UNWEIGHED: usize = 16 << 20;
+/// A state is weighed, which takes a millisecond, when it may have become larger by this part of the largest one.
+const UNWEIGHED_PART: usize = 32;
 
 /// A line of the stream.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +51,11 @@ pub struct Replay {
     pub now_ns: u64,
     /// Since when the state is known, CLOCK_MONOTONIC nanoseconds: the probes were attached and all that existed was found.
     known_since_ns: Option<u64>,
-    /// Of the file that is played.
+    /// Which part the played file is.
     part: Option<Part>,
     boot_id: Option<String>,
+    /// [`HEAVIEST`]
+    pub(super) heaviest: usize,
     /// Bytes by which the state may have become larger since it was weighed.
     unweighed: usize,
     /// It was dropped: a tracer's is never as large.
@@ -84,6 +86,7 @@ impl Replay {
             known_since_ns: None,
             part: begin.part,
             boot_id: begin.boot_id.clone(),
+            heaviest: HEAVIEST,
             unweighed: 0,
             too_large: false,
             held: Vec::new(),
@@ -112,10 +115,8 @@ impl Replay {
         item: Item,
         show: &mut impl FnMut(&Replay, Line<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        if !self.too_large {
-            self.weigh(&item);
-        }
-        if self.too_large {
+        if self.too_large || self.overfills(&item) {
+            self.refuse();
             return Ok(());
         }
         if !matches!(item, Item::Input(Input::Details { .. })) {
@@ -145,8 +146,13 @@ impl Replay {
             }
             Item::Loads { loaded, at_ns, loads } => show(self, Line::Loads { loaded, at_ns, loads })?,
             Item::State(image) => {
-                self.state = State::of_image(*image, self.state.limits());
-                self.known_since_ns = Some(self.now_ns);
+                let state = State::of_image(*image, self.state.limits());
+                if state.weight() > self.heaviest {
+                    self.refuse();
+                } else {
+                    (self.state, self.unweighed) = (state, 0);
+                    self.known_since_ns = Some(self.now_ns);
+                }
             }
             Item::Row(row) => self.state.put_row(*row),
             Item::Begin(begin) => self.begins_anew(&begin, show)?,
@@ -156,22 +162,25 @@ impl Replay {
         Ok(())
     }
 
-    /// Drops a state that would fill the memory: anybody can write a recording.
-    fn weigh(&mut self, item: &Item) {
-        self.unweighed += match item {
+    /// Whether the state would fill the memory with this item: anybody can write a recording.
+    fn overfills(&mut self, item: &Item) -> bool {
+        let more = match item {
             Item::Input(input) => input.weight(),
             Item::Row(row) => row.weight(),
             _ => 0,
         };
-        if self.unweighed < UNWEIGHED && !matches!(item, Item::State(_)) {
-            return;
+        self.unweighed = self.unweighed.saturating_add(more);
+        if self.unweighed < self.heaviest / UNWEIGHED_PART {
+            return false;
         }
-        self.unweighed = 0;
-        if self.state.weight() > HEAVIEST {
-            self.too_large = true;
-            self.known_since_ns = None;
-            self.state = State::new(self.state.limits());
-        }
+        self.unweighed = more;
+        self.state.weight().saturating_add(more) > self.heaviest
+    }
+
+    fn refuse(&mut self) {
+        self.too_large = true;
+        self.known_since_ns = None;
+        self.state = State::new(self.state.limits());
     }
 
     /// Why nothing more is played.

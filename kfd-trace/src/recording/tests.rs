@@ -17,6 +17,7 @@ use crate::state::{
 };
 use crate::text::clock::Clock;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 const FILE: &str = "recording-2.jsonl";
 
@@ -223,10 +224,14 @@ fn row(id: u64, queues: u32, comm: &str) -> Item {
 #[test]
 fn what_would_fill_the_memory_is_not_played() {
     type Way = Box<dyn Fn(u64) -> Item>;
-    let long = "a".repeat(8 << 20);
+    const HEAVIEST: usize = 16 << 20;
+    // A few of them are too many.
+    let long = "a".repeat(4 << 20);
     let details = ProcessDetails { cgroup: Some(long.clone()), ..ProcessDetails::default() };
     let many = row(1, 30_000, "train");
-    let ways: [(&str, Way); 3] = [
+    let vram: BTreeMap<u32, u64> = (0..200_000).map(|gpu_id| (gpu_id, 1)).collect();
+    let gpus: Vec<u32> = vec![1; 1 << 20];
+    let ways: [(&str, Way); 6] = [
         (
             "texts",
             Box::new(move |n| match (n % 2, n / 2 + 2) {
@@ -246,11 +251,39 @@ fn what_would_fill_the_memory_is_not_played() {
                 Item::Row(row)
             }),
         ),
+        (
+            "counts of memory",
+            Box::new(move |n| {
+                let tgid = u32::try_from(n).expect("a PID") + 1;
+                let process = Listed { tgid, vram: vram.clone(), ..Listed::default() };
+                let read = ReadTimes { from_ns: n, until_ns: n };
+                Item::Input(Input::Process { read, process, source: Source::Sysfs })
+            }),
+        ),
+        (
+            "GPUs of its memory",
+            Box::new(move |n| {
+                let mut value = serde_json::to_value(row(n + 1, 0, "train")).expect("JSON");
+                value["row"]["memory"]["known"] = serde_json::json!({ "gpus": gpus });
+                serde_json::from_value(value).expect("a row")
+            }),
+        ),
+        (
+            "an image",
+            Box::new(move |_| {
+                let gpus: serde_json::Map<String, Value> =
+                    (0..300_000).map(|gpu_id| (gpu_id.to_string(), serde_json::json!({}))).collect();
+                serde_json::from_value(serde_json::json!({ "state": { "gpus": gpus } })).expect("an image")
+            }),
+        ),
     ];
     for (what, item) in ways {
         let mut replay = replay_of(StateLimits::default());
+        replay.heaviest = HEAVIEST;
         let refused = (0..200).any(|n| {
             replay.take(item(n), &mut |_, _| Ok::<(), ()>(())).expect("nothing is shown");
+            let weight = replay.state.weight();
+            assert!(weight < HEAVIEST + HEAVIEST / 16, "{what}: {weight} bytes after {n}");
             replay.refused().is_some()
         });
         assert!(refused && replay.state.snapshot().processes.is_empty(), "{what}");

@@ -141,6 +141,11 @@ impl Memory {
         (known.seen || known.unseen).then_some(!known.unseen)
     }
 
+    /// GPUs on which something was mapped.
+    pub(super) fn count_gpus(&self) -> usize {
+        self.known.as_ref().map_or(0, |known| known.gpus.len())
+    }
+
     pub(super) fn count_held(&self) -> usize {
         self.known.as_ref().map_or(0, |known| known.held.len())
     }

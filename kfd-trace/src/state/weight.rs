@@ -6,6 +6,7 @@ use super::input::Input;
 use super::process::{Process, ProcessDetails};
 use super::queue::Queue;
 use super::rows::State;
+use super::schedules::Scheduled;
 use crate::model::event::{Body, Event};
 use crate::model::incident::CuMask;
 
@@ -24,7 +25,7 @@ impl State {
             self.ended.len(),
             self.rows.len(),
             self.gpus.len(),
-            self.scheduled.values().map(|of_gpu| 8 + of_gpu.lists.len() + of_gpu.preempted.len()).sum(),
+            self.scheduled.values().map(Scheduled::entries).sum(),
             self.places.len(),
             totals.open_errors.len(),
             totals.queues_created.len(),
@@ -37,6 +38,15 @@ impl State {
             totals.evicted_ns.len(),
         ];
         rows + ENTRY * entries.iter().sum::<usize>()
+    }
+}
+
+impl Scheduled {
+    /// Of its maps; errnos are the file's own.
+    fn entries(&self) -> usize {
+        let lists: usize = self.lists.values().map(|lists| 1 + lists.failed.len()).sum();
+        let sums = self.preempted.values().chain(self.mes.values());
+        8 + lists + sums.map(|sum| 1 + sum.errors.len()).sum::<usize>()
     }
 }
 
@@ -61,6 +71,7 @@ impl Process {
             + self.details.weight()
             + queues
             + ALLOCATION * self.memory.count_held()
+            + size_of::<u32>() * self.memory.count_gpus()
             + ENTRY * entries.iter().sum::<usize>()
     }
 }
@@ -81,7 +92,8 @@ impl ProcessDetails {
 
 impl Queue {
     fn weight(&self) -> usize {
-        size_of::<Self>() + ENTRY + mask(self.cu_mask.as_ref())
+        let rare = self.rare.as_ref().map_or(0, |rare| size_of_val(&**rare));
+        size_of::<Self>() + ENTRY + mask(self.cu_mask.as_ref()) + rare
     }
 }
 
@@ -101,7 +113,8 @@ impl Input {
             }
             Input::Details { details, .. } => USUAL + details.weight(),
             Input::Process { process, .. } => {
-                USUAL * (1 + process.queues.len()) + text(process.comm.as_ref())
+                let vram = ENTRY * process.vram.len();
+                USUAL * (1 + process.queues.len()) + text(process.comm.as_ref()) + vram
             }
             Input::Vram { changed, .. } => {
                 ENTRY * changed.iter().map(|vram| 1 + vram.bytes.len()).sum::<usize>()

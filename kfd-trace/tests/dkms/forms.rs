@@ -23,6 +23,16 @@ fn makes_types(host: &Host) {
     assert!(host.is_clean());
 }
 
+/// A package with this configuration step.
+fn with_step(conf: &str, step: &str) -> Host {
+    Host::new(&format!("PRE_BUILD=configure.sh\n{conf}"), &[("configure.sh", &format!("#!/bin/sh\n{step}"))])
+}
+
+/// A step that makes a folder with a random name a link to this one, and configures the driver.
+fn linked(from: &str, to: &str) -> String {
+    format!("#!/bin/bash\nln -s {from} {to}\necho \"PATH=$PATH\" > {to}/.env\n{CONFIGURE}")
+}
+
 /// A step of its own, then kbuild in the folder where DKMS builds.
 #[test]
 fn a_step_before_kbuild() {
@@ -51,8 +61,7 @@ MAKE[0]=". $module_build_dir/.env && make -j$(num_cpu_cores) KERNELRELEASE=$kern
 	-C $kernel_source_dir \
 	M=$module_build_dir"
 "#;
-    let step = format!("#!/bin/bash\nln -s $2/$3/$4/build $5\necho \"PATH=$PATH\" > $5/.env\n{CONFIGURE}");
-    makes_types(&Host::new(conf, &[("amd/dkms/pre-build.sh", &step)]));
+    makes_types(&Host::new(conf, &[("amd/dkms/pre-build.sh", &linked("$2/$3/$4/build", "$5"))]));
 }
 
 /// A Makefile of the driver's own, which configures and then calls kbuild; its headers are those of /lib/modules, unless
@@ -81,7 +90,7 @@ endif
 
 fn own_makefile(call: &str) -> Host {
     let top = TOP.replace("FLAGS", FLAGS.trim_end()).replace("CALL", call);
-    let step = format!("#!/bin/bash\nln -s $2 $3\necho \"PATH=$PATH\" > $3/.env\n{CONFIGURE}");
+    let step = linked("$2", "$3");
     let files = [
         ("Makefile", top.as_str()),
         ("amd/dkms/pre-build.sh", step.as_str()),
@@ -104,21 +113,18 @@ fn a_makefile_that_calls_kbuild_with_another_path_and_by_its_variable() {
 
 #[test]
 fn no_command_at_all() {
-    let step = format!("#!/bin/sh\n{CONFIGURE}");
-    makes_types(&Host::new("PRE_BUILD=configure.sh\n", &[("configure.sh", &step)]));
+    makes_types(&with_step("", CONFIGURE));
 }
 
 #[test]
 fn a_command_by_its_path_with_a_target_flags_and_a_choice_by_kernel() {
-    let step = format!("#!/bin/sh\n{CONFIGURE}");
     let conf = r#"
-PRE_BUILD=configure.sh
 MAKE[0]="exit 1"
 MAKE_MATCH[0]="^4"
 MAKE[1]="/usr/bin/make KCFLAGS=-DNEEDED=1 M=$dkms_tree/$module/$module_version/build -C $kernel_source_dir modules"
 MAKE_MATCH[1]="^5"
 "#;
-    let host = Host::new(conf, &[("configure.sh", &step)]);
+    let host = with_step(conf, CONFIGURE);
     host.put(
         "source/include/kfd_mqd_manager.h",
         "#ifndef NEEDED\n#error the driver's own flag is missing\n#endif\n",
@@ -129,20 +135,19 @@ MAKE_MATCH[1]="^5"
 /// Another step on the same folder is not the build.
 #[test]
 fn a_clean_before() {
-    let step = format!("#!/bin/sh\n{CONFIGURE}");
     let conf = r#"
-PRE_BUILD=configure.sh
 MAKE[0]="make -C $kernel_source_dir M=$dkms_tree/$module/$module_version/build clean && make -C $kernel_source_dir M=$dkms_tree/$module/$module_version/build all"
 "#;
-    let host = Host::new(conf, &[("configure.sh", &step)]);
+    let host = with_step(conf, CONFIGURE);
     host.put("source/Makefile", &format!("{FLAGS}clean:\n\trm -f amd/amdgpu/*.o\n"));
     makes_types(&host);
 }
 
 #[test]
 fn a_failed_build_shows_its_first_error_and_where_the_rest_is() {
-    let step = "#!/bin/sh\necho 'configure: error: no C compiler'\nseq 100 200\necho '#define WRONG' > include/config.h\n";
-    let host = Host::new("PRE_BUILD=configure.sh\n", &[("configure.sh", step)]);
+    let step =
+        "echo 'configure: error: no C compiler'\nseq 100 200\necho '#define WRONG' > include/config.h\n";
+    let host = with_step("", step);
     let output = host.run(&[]);
     assert_eq!(output.status.code(), Some(1));
     let stderr = stderr(&output);
@@ -160,7 +165,7 @@ fn a_failed_build_shows_its_first_error_and_where_the_rest_is() {
 
 #[test]
 fn a_failed_configuration_step_is_no_build_with_a_stale_configuration() {
-    let host = Host::new("PRE_BUILD=configure.sh\n", &[("configure.sh", "#!/bin/sh\nexit 3\n")]);
+    let host = with_step("", "exit 3\n");
     let output = host.run(&[]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(!host.types().exists());
@@ -174,10 +179,7 @@ fn a_build_that_never_calls_kbuild_says_so() {
 
 #[test]
 fn the_time_ends_a_build_and_all_that_it_started() {
-    let host = Host::new(
-        "PRE_BUILD=sleep.sh\n",
-        &[("sleep.sh", "#!/bin/sh\nsleep 600 & echo started=$! ; sleep 600\n")],
-    );
+    let host = with_step("", "sleep 600 & echo started=$! ; sleep 600\n");
     let output = host.run(&["--timeout", "20s"]);
     assert!(stderr(&output).contains("--timeout"), "{}", stderr(&output));
     let log = host.log();

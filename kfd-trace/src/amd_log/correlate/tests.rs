@@ -111,6 +111,14 @@ fn a_signal_of_two_processes_is_of_the_one_that_the_line_names() {
     let done = works_of(&[&of(7, 1), &of(8, 2), &ran("")]);
     assert_eq!(times(&done), [(1, None), (2, None)], "it is not clear whose");
     assert_eq!(times(&works_of(&[&of(7, 1), &ran("")])), [(1, Some((3000, 4000)))]);
+    let bare = format!(":4:a.cpp:1: 3 us: {}", dispatch("0x50"));
+    assert_eq!(
+        times(&works_of(&[&bare, &ran("[pid:8     tid:0x9]")])),
+        [(3, Some((3000, 4000)))],
+        "the packet's line names no process"
+    );
+    let done = works_of(&[&of(8, 2), &bare, &ran("[pid:8     tid:0x9]")]);
+    assert_eq!(times(&done), [(2, None), (3, None)], "of 8, or of the packet without a process");
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub struct QueueReport {
     pub id: Option<u64>,
     pub hwq: Option<String>,
     pub swq: Option<String>,
-    /// Of queues known only from lines that do not show which of the two it is.
+    /// SWq or HWq of a queue that is known only from lines that do not show which of the two it is.
     pub address: Option<String>,
     pub host_queues: Vec<String>,
     /// `hsa_amd_queue_priority_t`: 0 low, 1 normal, 2 high.

@@ -2,7 +2,6 @@
 
 use super::NameReport;
 use super::queue::hex;
-use crate::amd_log::fault::FaultKind;
 use crate::amd_log::hang::Analyzed;
 use crate::amd_log::limits::UNFINISHED;
 use crate::amd_log::source::LogProcess;
@@ -110,19 +109,20 @@ impl AbortReport {
 
 impl FaultReport {
     fn new(tally: &Tally, seen: &FaultSeen) -> FaultReport {
+        let fault = &seen.fault;
         FaultReport {
             source: source(tally, seen.process),
             pid: seen.process.pid,
             mono_us: seen.at_us,
-            kind: seen.kind.name(),
-            reported_by: FaultKind::reported_by(seen.kind),
-            gpu_index: seen.gpu_index,
-            node: seen.node,
-            address: seen.address.map(hex),
-            inexact: seen.inexact,
-            queue: seen.queue.map(hex),
-            kernel: seen.kernel.clone(),
-            reason: seen.reason.clone(),
+            kind: fault.kind.name(),
+            reported_by: fault.kind.reported_by(),
+            gpu_index: fault.gpu_index,
+            node: fault.node,
+            address: fault.address.map(hex),
+            inexact: fault.inexact,
+            queue: fault.queue.map(hex),
+            kernel: fault.kernel.clone(),
+            reason: fault.reason.clone(),
         }
     }
 }

@@ -154,3 +154,25 @@ fn a_copy_of_mqds_that_was_cut_off_says_so() {
     assert_eq!(missing(""), empty);
     assert_eq!(cut.mqds.unwrap().strange.lines, 0, "its last line is not one that is not understood");
 }
+
+/// A compute MQD of gfx7 has 128 dwords, which is where a copy of a later one may end as well.
+#[test]
+fn a_lone_mqd_of_gfx7_is_not_damaged_and_not_read_as_a_later_one() {
+    let of_gfx7 = |queues: usize, dwords: usize| {
+        let mut text = "Process 530 PASID 530:\n".to_owned();
+        for _ in 0..queues {
+            text += "  Compute queue on device f7bc\n";
+            rows(&mut text, &mqd(&registers(BASE, true, 8, RING))[..dwords], 0, 32);
+        }
+        let report = of(Some(&text), None);
+        let states: Vec<State> = report.queues.iter().map(|queue| queue.state).collect();
+        (states, report.queues[0].ring, report.mqds.unwrap().missing)
+    };
+    let note =
+        "mqds has MQDs of 128 dwords: of gfx7, whose layout is not known here, unless the copy ends there";
+    assert_eq!(of_gfx7(1, 128), (vec![State::Unknown], None, vec![note.to_owned()]));
+    assert_eq!(of_gfx7(2, 128), (vec![State::Unknown; 2], None, vec![note.to_owned()]));
+    let (states, ring, missing) = of_gfx7(1, 120);
+    assert_eq!((states, ring), (vec![State::Damaged], None));
+    assert_eq!(missing, ["mqds ends within a queue: further queues and processes are missing"]);
+}

@@ -65,7 +65,7 @@ pub(super) fn reader(path: &Path) -> io::Result<Reader<BufReader<File>>> {
 pub struct Merged {
     files: VecDeque<PathBuf>,
     reader: Option<Reader<BufReader<File>>>,
-    /// Of the last file.
+    /// The part of the last file.
     last: Option<Part>,
     /// It ended so that the next one may go on.
     goes_on: bool,

@@ -66,7 +66,7 @@ impl Boot {
     fn has(&self, begin: &Begin, clock: Option<(i64, i64)>) -> bool {
         match (&self.id, &begin.boot_id, clock) {
             (Some(own), Some(id), _) => own == id,
-            // Of a program before the id was recorded.
+            // Earlier programs did not record the id.
             (_, None, Some((wall_ns, boot_ns))) => {
                 let began = wall_ns.saturating_sub(boot_ns);
                 self.machine == begin.machine

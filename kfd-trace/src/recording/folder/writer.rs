@@ -22,7 +22,7 @@ pub(super) enum Message {
     /// A file begins with these.
     Begin(Vec<Item>),
     Items(Vec<Item>),
-    /// Of the daemon.
+    /// The daemon ends.
     End {
         at_ns: u64,
     },
@@ -199,7 +199,7 @@ impl Writer {
                 done = self.flush();
             }
         }
-        // Of a block that could not be written see `check`.
+        // A block that could not be written is handled by `check`.
         self.shared.lost.fetch_add(changes(items.as_slice()), Relaxed);
         done
     }

@@ -164,7 +164,7 @@ fn what_lived_over_a_restart_has_its_birth_and_what_did_not_ended_in_the_gap() {
     first.apply(3, 702, Body::ProcessSeen(about));
     first.apply(3, 702, create(1));
     let (until_ns, live) = (first.now_ns + 7, first.stop());
-    // Of 700 the queue 5 ended meanwhile, 702 with all it had; 703 is new.
+    // Queue 5 of 700 ended meanwhile, and so did 702 with all its queues; 703 is new.
     let existing = [(700, vec![facts(3)]), (703, vec![facts(2)])];
     let mut second = Daemon::start(folder.path(), 1_000, Some(BOOT_ID), &existing);
     second.apply(9, 700, destroy(3));
@@ -289,7 +289,7 @@ fn only_the_newest_files_are_read() {
     assert_eq!(read(folder.path(), &boot()).expect("readable").expect("it").files, 1);
 }
 
-/// Of earlier programs: the first one had no folder, and a copy of its file there is read as any other.
+/// Recordings of earlier programs are read: the first one had no folder, and a copy of its file there is read as any other.
 const FROZEN: [&str; 2] = [
     include_str!("../../../../tests/golden/recording-1-as-of-0.1.0.jsonl"),
     include_str!("../../../../tests/golden/recording-2-without-boot-id.jsonl"),
