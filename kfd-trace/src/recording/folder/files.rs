@@ -2,6 +2,7 @@
 
 use super::plan::{Found, surplus};
 use super::{FolderLimits, name};
+use crate::runtime::output_file::open_folder;
 use jiff::Timestamp;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -47,9 +48,14 @@ impl Files {
     /// # Errors
     /// If it cannot be made or read, or another daemon has it.
     pub(super) fn open(limits: &FolderLimits) -> io::Result<Self> {
-        // What is recorded shows what all users do.
-        DirBuilder::new().recursive(true).mode(0o700).create(&limits.folder)?;
-        let folder = File::open(&limits.folder)?;
+        let folder = match open_folder(&limits.folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                // What is recorded shows what all users do.
+                DirBuilder::new().recursive(true).mode(0o700).create(&limits.folder)?;
+                open_folder(&limits.folder)?
+            }
+            opened => opened?,
+        };
         match folder.try_lock() {
             Err(fs::TryLockError::WouldBlock) => {
                 return Err(io::Error::new(
