@@ -121,7 +121,7 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
     use std::time::Duration;
 
     fn limits(folder: &Path) -> FolderLimits {
@@ -153,6 +153,25 @@ mod tests {
         // Not even root can.
         let sysfs = FolderLimits { folder: "/sys/kernel".into(), ..own };
         Files::open(&sysfs).expect("it is there").check().expect_err("no file");
+    }
+
+    #[test]
+    fn a_folder_behind_a_link_of_somebody_else_is_neither_made_nor_opened() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let root = tempfile::tempdir().expect("a folder");
+        let [real, link] = ["real", "link"].map(|name| root.path().join(name));
+        fs::create_dir(&real).expect("a folder");
+        symlink(&real, &link).expect("a link");
+        Files::open(&limits(&link)).expect("an own link");
+        lchown(&link, Some(1000), None).expect("it has another owner");
+        for folder in [link.clone(), link.join("theirs/one")] {
+            let limits = FolderLimits { folder, ..limits(root.path()) };
+            let why = Files::open(&limits).expect_err("a link").to_string();
+            assert!(why.contains("is a link of user 1000"), "{why}");
+        }
+        assert!(!real.join("theirs").exists());
     }
 
     #[test]
