@@ -27,6 +27,7 @@ use kfd_trace::runtime::terminal;
 use kfd_trace::runtime::user::{self, RunAs};
 use kfd_trace::serve::web_process;
 use log::LevelFilter;
+use rustix::fs::OFlags;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
@@ -267,7 +268,7 @@ fn run_command(roots: Roots, args: RunArgs, record: Option<File>) -> Result<u8> 
 
 /// An empty file.
 fn created(path: &Path) -> io::Result<File> {
-    let file = output_file::open(path, 0o666, 0)?;
+    let file = output_file::open(path, 0o666, OFlags::empty())?;
     // A pipe or a device has nothing to remove.
     if file.metadata()?.is_file() {
         file.set_len(0)?;
@@ -330,7 +331,7 @@ fn record(path: Option<&Path>) -> Result<Option<File>> {
     // It shows what all users do. Without blocking, since a pipe would wait for its reader. What is in it stays until the
     // tracing has begun.
     let file =
-        output_file::open(path, 0o600, libc::O_NONBLOCK).with_context(|| format!("cannot write {named}"))?;
+        output_file::open(path, 0o600, OFlags::NONBLOCK).with_context(|| format!("cannot write {named}"))?;
     ensure!(file.metadata()?.is_file(), "cannot record into {named}: it is no regular file");
     ensure!(
         file.try_lock().is_ok(),

@@ -4,6 +4,7 @@
 //! In: a process with one thread, which has open all that it needs. Out: one that the kernel holds to that, whatever
 //! code runs in it.
 
+mod domain;
 mod filter;
 pub(crate) mod log;
 mod scope;
@@ -75,6 +76,10 @@ pub(crate) fn confine<T>(
     logged("its priority", nice(NICE).map(drop).map_err(Into::into));
     change_user()?;
     privilege::give_up_all()?;
+    // While there is one thread, and before the filter refuses to open the files that it takes.
+    let root = Path::new("/");
+    logged("the profile kfd-trace-confined of AppArmor", domain::stack_profile(root));
+    logged("the type kfd_trace_confined_t of SELinux", domain::change_type(root));
     if let Err(error) = scope::scope() {
         ::log::debug!("no Landlock: {error}");
     }

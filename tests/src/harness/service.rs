@@ -65,7 +65,14 @@ pub fn signal(signal: Signal) -> Result<()> {
 
 /// Its log since the machine's start.
 pub fn journal() -> Result<String> {
-    command("journalctl", &["--unit", UNIT, "--no-pager", "--output=cat", "--boot"])
+    logged(&["--unit", UNIT])
+}
+
+/// The messages of the journal since the machine's start that match, one per line. journald reads what was written to it
+/// when it has time: it is asked to do that first.
+pub fn logged(matches: &[&str]) -> Result<String> {
+    command("journalctl", &["--sync"])?;
+    command("journalctl", &[&["--boot", "--no-pager", "--output=cat"], matches].concat())
 }
 
 pub fn scrape() -> Result<Metrics> {

@@ -3,14 +3,14 @@
 use crate::{clean, installed};
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::service::{
-    ADDRESS, command, install, journal, main_pid, packages, property, scrape_until, signal,
+    ADDRESS, command, install, journal, logged, main_pid, packages, property, scrape_until, signal,
 };
 use kfd_trace_tests::harness::wait::ATTACH;
 use kfd_trace_tests::harness::{Metrics, http, until};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -32,7 +32,12 @@ fn files() -> Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     let mut folders: Vec<PathBuf> = FOLDERS.iter().map(PathBuf::from).collect();
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).with_context(|| format!("list {}", folder.display()))? {
+        let entries = match fs::read_dir(&folder) {
+            // A service's private folder, removed since it was listed.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            entries => entries.with_context(|| format!("list {}", folder.display()))?,
+        };
+        for entry in entries {
             let entry = entry?;
             let path = entry.path();
             if OTHERS.iter().any(|other| path.starts_with(other)) {
@@ -134,6 +139,25 @@ fn types_of_a_driver_are_not_made_by_default_and_never_keep_the_daemon() -> Resu
     Ok(())
 }
 
+/// Folders of a test, which go with it however it ends, and what the service manager has read there.
+struct Placed([PathBuf; 5]);
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        for folder in &self.0 {
+            match fs::remove_dir_all(folder) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    eprintln!("remove {}: {error}", folder.display());
+                }
+                _ => {}
+            }
+        }
+        if let Err(error) = command("systemctl", &["daemon-reload"]) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
 /// Headers where each distribution has them, a package of the driver in /usr/src, and a sysfs with that driver: what is left
 /// of the unit is its sandbox.
 #[test]
@@ -147,6 +171,13 @@ fn types_of_a_driver_are_made_within_the_services_sandbox() -> Result<()> {
     let release = release.trim_end();
     let modules = fs::canonicalize("/lib/modules").unwrap_or_else(|_| PathBuf::from("/usr/lib/modules"));
     let headers = modules.join(release).join("build");
+    let _placed = Placed([
+        SYSFS.into(),
+        SOURCE.into(),
+        headers.clone(),
+        "/var/lib/kfd-trace".into(),
+        "/run/systemd/system/kfd-trace-driver-types.service.d".into(),
+    ]);
     let put = |path: PathBuf, text: &str| -> Result<()> {
         fs::create_dir_all(path.parent().context("a folder")?)?;
         fs::write(&path, text).with_context(|| format!("write {}", path.display()))
@@ -171,17 +202,10 @@ fn types_of_a_driver_are_made_within_the_services_sandbox() -> Result<()> {
     )?;
     command("systemctl", &["daemon-reload"])?;
     let started = Command::new("systemctl").args(["start", TYPES]).output()?;
-    let printed = command("journalctl", &["--no-pager", "--output=cat", "--unit", TYPES])?;
+    let printed = logged(&["--unit", TYPES])?;
     println!("{printed}");
     let made = Path::new("/var/lib/kfd-trace/drivers").join(format!("amdgpu-6.12.12-7C0E-{release}.btf"));
     let types = fs::read(&made);
-    for folder in
-        [SYSFS, SOURCE, "/var/lib/kfd-trace", "/run/systemd/system/kfd-trace-driver-types.service.d"]
-    {
-        fs::remove_dir_all(folder).ok();
-    }
-    fs::remove_dir_all(&headers)?;
-    command("systemctl", &["daemon-reload"])?;
     ensure!(started.status.success(), "{printed}");
     let types = types.with_context(|| printed.clone())?;
     ensure!(types.starts_with(&[0x9f, 0xeb]), "no BTF");

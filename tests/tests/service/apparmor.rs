@@ -1,14 +1,15 @@
 //! The service under its profile of AppArmor, enforced: it does what it does without, and nothing that the profile does not have.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use kfd_trace_tests::harness::otlp::Receiver;
 use kfd_trace_tests::harness::service::{self, ADDRESS, Changed, command, journal, main_pid, tracing};
 use kfd_trace_tests::harness::wait::ATTACH;
 use kfd_trace_tests::harness::workload::program;
 use kfd_trace_tests::harness::{Metrics, Steered, until};
 use serde_json::Value;
-use std::fs;
-use std::io::Write as _;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write as _};
+use std::net::{TcpStream, UdpSocket};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -16,6 +17,8 @@ use std::time::Duration;
 const CONFINED: &str = include_str!("../../../deploy/systemd/apparmor.conf");
 const RECORDING: &str = include_str!("../../../deploy/systemd/record.conf");
 const PROFILE: &str = "kfd-trace";
+/// The one of the processes that serve and that send.
+const CONFINED_PROFILE: &str = "kfd-trace-confined";
 
 /// Where the profile has a web configuration, its key and its certificate.
 const FOLDER: &str = "/etc/kfd-trace";
@@ -33,13 +36,13 @@ fn settings(drop_in: &str) -> Result<String> {
 
 /// What AppArmor has refused a profile since the machine's start, as the kernel logged it.
 fn refused(profile: &str) -> Result<Vec<String>> {
-    let log = command("journalctl", &["--dmesg", "--boot", "--no-pager", "--output=cat"])?;
+    let log = service::logged(&["--dmesg"])?;
     let profile = format!("profile=\"{profile}\"");
     let denied = log.lines().filter(|line| line.contains("apparmor=\"DENIED\"") && line.contains(&profile));
     Ok(denied.map(str::to_owned).collect())
 }
 
-/// The profile of each process of the service.
+/// The name of each process of the service, and its profiles.
 fn profiles() -> Result<Vec<(String, String)>> {
     let group = service::property("ControlGroup")?;
     let pids = fs::read_to_string(format!("/sys/fs/cgroup{group}/cgroup.procs"))?;
@@ -92,7 +95,9 @@ fn confined_it_does_what_it_does_otherwise() -> Result<()> {
     web_configuration()?;
     let free = attached(&service::scrape()?);
     let collector = Receiver::start()?;
-    let before = refused(PROFILE)?.len();
+    let all_refused =
+        || -> Result<Vec<String>> { Ok([refused(PROFILE)?, refused(CONFINED_PROFILE)?].concat()) };
+    let before = all_refused()?.len();
     let options = format!(
         "--tracepoints --runlists --web.config.file={FOLDER}/web.yml --record={RECORDINGS} --otlp.endpoint=http://{}",
         collector.address
@@ -143,14 +148,17 @@ fn confined_it_does_what_it_does_otherwise() -> Result<()> {
     for name in ["kfd-trace", "kfd-trace-web", "kfd-trace-otlp"] {
         ensure!(names.contains(&name), "no {name}: {names:?}");
     }
-    ensure!(profiles.iter().all(|(_, profile)| profile == "kfd-trace (enforce)"), "{profiles:?}");
+    for (name, profile) in &profiles {
+        let own = if name == "kfd-trace" { PROFILE } else { "kfd-trace//&kfd-trace-confined" };
+        ensure!(*profile == format!("{own} (enforce)"), "{profiles:?}");
+    }
 
     confined.undo()?;
     tracing()?;
     let lines = command("kfd-trace", &["replay", RECORDINGS, "--json", "--pid", &pid])?;
     let events: Vec<Value> = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     ensure!(events.iter().any(|line| line["event"] == "queue_destroy"), "{lines}");
-    let refused = refused(PROFILE)?;
+    let refused = all_refused()?;
     ensure!(refused.len() == before, "refused: {refused:#?}");
     fs::remove_dir_all(fs::canonicalize(RECORDINGS)?)?;
     fs::remove_dir_all(FOLDER)?;
@@ -187,6 +195,74 @@ fn what_the_profile_does_not_have_is_refused() -> Result<()> {
     ensure!(!text.contains("Permission denied"), "{text}");
     command("kfd-trace", &["run", "--", "/bin/true"])?;
     ensure!(main_pid()?.is_some(), "it runs");
+    Ok(())
+}
+
+/// Without the drop-in nothing confines the daemon, and the package has loaded the profiles.
+#[test]
+fn the_process_that_serves_has_a_profile_by_default() -> Result<()> {
+    tracing()?;
+    let profiles = profiles()?;
+    println!("{profiles:?}");
+    let of = |process: &str| {
+        let found = profiles.iter().find(|(name, _)| name == process);
+        found.map(|(_, profile)| profile.as_str()).with_context(|| format!("no {process}: {profiles:?}"))
+    };
+    ensure!(of("kfd-trace")? == "unconfined", "{profiles:?}");
+    let mut stacked: Vec<_> =
+        of("kfd-trace-web")?.split(' ').next().context("a label")?.split("//&").collect();
+    stacked.sort_unstable();
+    ensure!(stacked == [CONFINED_PROFILE, "unconfined"], "{profiles:?}");
+    Ok(())
+}
+
+/// What the daemon's profile has for the daemon alone, and what the others need of it, each as an attempt.
+fn attempts() -> Vec<(&'static str, bool, io::Result<()>)> {
+    let open = |path: &str| File::open(path).map(drop);
+    // SAFETY: SYSLOG_ACTION_SIZE_UNREAD takes no buffer.
+    let kernel_log = match unsafe { libc::klogctl(9, std::ptr::null_mut(), 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    };
+    vec![
+        ("another process's mappings", false, open("/proc/1/maps")),
+        ("another process's memory", false, open("/proc/1/mem")),
+        ("another process's arguments", false, open("/proc/1/cmdline")),
+        ("addresses of the kernel", false, open("/proc/kallsyms")),
+        ("the driver", false, fs::read_dir("/sys/class/kfd").map(drop)),
+        ("the machine's ID", false, open("/etc/machine-id")),
+        ("to resolve names", false, UdpSocket::bind("127.0.0.1:0").map(drop)),
+        ("a capability", false, kernel_log),
+        ("its program", false, Command::new("/usr/bin/kfd-trace").arg("--version").output().map(drop)),
+        ("its descriptors", true, fs::read_dir("/proc/thread-self/fd").map(drop)),
+        ("a connection", true, TcpStream::connect(ADDRESS).map(drop)),
+    ]
+}
+
+/// One thread of this test takes the profiles as the daemon's processes do.
+#[test]
+fn what_only_the_daemon_may_is_refused_to_its_other_processes() -> Result<()> {
+    tracing()?;
+    let change = |how: &str| fs::write("/proc/thread-self/attr/apparmor/current", how);
+    let tried = std::thread::spawn(move || -> Result<_> {
+        change("changeprofile kfd-trace")?;
+        let daemon = attempts();
+        change("stack kfd-trace-confined")?;
+        Ok((daemon, attempts(), change("changeprofile kfd-trace"), change("changeprofile unconfined")))
+    });
+    let (daemon, confined, daemon_again, unconfined) =
+        tried.join().map_err(|_| anyhow!("the thread panicked"))??;
+    println!("{daemon:#?}\n{confined:#?}\n{daemon_again:?} {unconfined:?}");
+    for (what, _, result) in daemon {
+        result.with_context(|| format!("{what} of the daemon"))?;
+    }
+    let is_refused = |result: &io::Result<()>| {
+        result.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    };
+    for (what, needed, result) in &confined {
+        ensure!(if *needed { result.is_ok() } else { is_refused(result) }, "{what}: {result:?}");
+    }
+    ensure!(is_refused(&daemon_again) && is_refused(&unconfined), "{daemon_again:?} {unconfined:?}");
     Ok(())
 }
 

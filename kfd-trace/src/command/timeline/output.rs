@@ -3,6 +3,7 @@
 use crate::command::replay::source::Source;
 use crate::runtime::exit::Stop;
 use crate::runtime::output_file;
+use rustix::fs::OFlags;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt as _;
@@ -36,7 +37,7 @@ impl Output {
             let what = taken.display();
             return Err(Stop::usage(format!("{named} is {what}, which is read: choose another --output")));
         }
-        let opened = output_file::open(&path, 0o600, 0);
+        let opened = output_file::open(&path, 0o600, OFlags::empty());
         let file = opened.map_err(|error| Stop::failed(format!("cannot write {named}: {error}")))?;
         Ok(Output { path, file: Some(file) })
     }
