@@ -17,7 +17,7 @@ use crate::state::{
 };
 use crate::text::clock::Clock;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const FILE: &str = "recording-2.jsonl";
 
@@ -277,15 +277,21 @@ fn what_would_fill_the_memory_is_not_played() {
             }),
         ),
     ];
+    let mut too_heavy = BTreeSet::new();
     for (what, item) in ways {
         let mut replay = replay_of(StateLimits::default());
         replay.heaviest = HEAVIEST;
         let refused = (0..200).any(|n| {
             replay.take(item(n), &mut |_, _| Ok::<(), ()>(())).expect("nothing is shown");
             let weight = replay.state.weight();
-            assert!(weight < HEAVIEST + HEAVIEST / 16, "{what}: {weight} bytes after {n}");
+            if weight > HEAVIEST + HEAVIEST / 16 {
+                too_heavy.insert(what);
+            }
             replay.refused().is_some()
         });
-        assert!(refused && replay.state.snapshot().processes.is_empty(), "{what}");
+        if !refused || !replay.state.snapshot().processes.is_empty() {
+            too_heavy.insert(what);
+        }
     }
+    assert_eq!(too_heavy, BTreeSet::new());
 }
