@@ -216,7 +216,7 @@ async fn trace(
         for line in status::meaning(tracer.probes()) {
             say(line);
         }
-        let follow = Follow::new(ring, options.sample, options.roots.procfs.clone(), TURN);
+        let follow = Follow::new(ring, &tracer, TURN);
         let mut follow = follow.map_err(|error| Stop::failed(format!("cannot continue: {error}")))?;
         kept.past.finish(page, &mut follow).await;
         page.serves(Serving { tracer, ring_bytes: options.ring_bytes });
