@@ -1,15 +1,15 @@
 //! Which processes are not read now, since reading their memory blocks: each is left to its thread, and the others go on.
 //!
-//! In: which process blocks since when, the end of that, and the current time. Out: whether a process is read, and
-//! whether another thread may go on. Pure.
+//! In: which process blocks since when, the end of that, and the current time. Out: whether a process is read.
+//! Pure.
 
 use super::tenant::Tenant;
 use crate::state::{ProcessKey, Target};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Threads that wait for the memory of one process each, one tenant is enough for the first: a page of a FUSE file system, or
-/// of an NFS server that is gone, as the pointer of a queue. A thread that waits costs some 20 KiB.
+/// Threads that wait for the memory of one process each. A page of a FUSE file system, or of an NFS server that is gone, as the
+/// pointer of a queue is enough. A thread that waits costs some 20 KiB.
 pub(super) const MOST: usize = 64;
 
 /// Of these, those that wait for processes of one tenant: the tenant's others are not read then.
