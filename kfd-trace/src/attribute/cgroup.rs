@@ -48,5 +48,41 @@ pub fn belongs<'a>(paths: impl IntoIterator<Item = &'a str>) -> Belongs {
     found
 }
 
+/// The beginning of a cgroup path that managers of the node have made: up to the outermost container, pod, Slurm job or
+/// user's slice, or else the outermost unit; empty if it has none. What is below that, its tenant may have made, under any
+/// name.
+#[must_use]
+pub fn tenant(path: &str) -> &str {
+    let mut names: Vec<&str> = Vec::new();
+    let mut unit = "";
+    let mut end = 0;
+    for part in path.split_inclusive('/') {
+        end += part.len();
+        let name = part.trim_end_matches('/');
+        if name.is_empty() {
+            continue;
+        }
+        names.push(name);
+        let upto = path[..end].trim_end_matches('/');
+        if unit.is_empty() && unit::find(&[name]).is_some() {
+            unit = upto;
+        }
+        if is_of_user(&names)
+            || pod::find(&names).is_some()
+            || container::find(&names, false).is_some()
+            || slurm::find(&names).is_some()
+        {
+            return upto;
+        }
+    }
+    unit
+}
+
+/// systemd's slice of one user. Its parent may be above what a tracer in a namespace sees.
+fn is_of_user(names: &[&str]) -> bool {
+    let [.., parent, name] = names else { return false };
+    ["user.slice", ".."].contains(parent) && name.starts_with("user-") && name.ends_with(".slice")
+}
+
 #[cfg(test)]
 mod tests;

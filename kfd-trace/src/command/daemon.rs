@@ -112,19 +112,26 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     let allowed_hosts = options.allowed_hosts.clone();
     let seccomp = options.seccomp;
     let server = WebServer { listeners, health, allowed_hosts, configured, source: page.clone(), seccomp };
-    let server = web_process::start(server).map_err(cannot)?;
-    for address in served {
-        say(format_args!("serving {scheme}://{address}/metrics"));
-    }
-    for address in checked {
-        say(format_args!("serving http://{address}/-/healthy"));
-    }
-    exposed.iter().for_each(|line| log::warn!("{line}"));
+    let mut server = web_process::start(server).map_err(cannot)?;
     let mut supervisor = Supervisor::from_env(page.turned(), server.turned());
-    let past = options.record.as_ref().map(|limits| PastReading::start(&limits.folder, &options.roots));
-    let kept =
-        Kept { past: past.unwrap_or_default(), recording: recording.as_mut(), export: export.as_mut() };
-    let traced = trace(options, &page, &mut signals, &mut supervisor, kept).await;
+    let traced = match unless(&mut signals, server.started()).await {
+        None => Ok(()),
+        Some(Err(error)) => Err(cannot(error)),
+        Some(Ok(())) => {
+            for address in served {
+                say(format_args!("serving {scheme}://{address}/metrics"));
+            }
+            for address in checked {
+                say(format_args!("serving http://{address}/-/healthy"));
+            }
+            exposed.iter().for_each(|line| log::warn!("{line}"));
+            let past =
+                options.record.as_ref().map(|limits| PastReading::start(&limits.folder, &options.roots));
+            let past = past.unwrap_or_default();
+            let kept = Kept { past, recording: recording.as_mut(), export: export.as_mut() };
+            trace(options, &page, &mut signals, &mut supervisor, kept).await
+        }
+    };
     supervisor.stopping();
     if let Some(export) = &mut export {
         page.with_history(|tracer, history| export.detached(tracer, history));
@@ -217,7 +224,7 @@ async fn trace(
         for line in status::meaning(tracer.probes()) {
             say(line);
         }
-        let follow = Follow::new(ring, options.sample, options.roots.procfs.clone(), TURN);
+        let follow = Follow::new(ring, &tracer, TURN);
         let mut follow = follow.map_err(|error| Stop::failed(format!("cannot continue: {error}")))?;
         kept.past.finish(page, &mut follow).await;
         page.serves(Serving { tracer, ring_bytes: options.ring_bytes });

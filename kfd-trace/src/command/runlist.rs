@@ -170,7 +170,7 @@ impl Watch<'_> {
     }
 
     fn follow(&self, ring: Ring) -> Result<Follow, Stop> {
-        let follow = Follow::new(ring, Duration::ZERO, self.options.roots.procfs.clone(), TURN);
+        let follow = Follow::new(ring, &self.tracer, TURN);
         follow.map_err(|error| Stop::failed(format!("cannot continue: {error}")))
     }
 

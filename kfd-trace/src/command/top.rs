@@ -162,7 +162,7 @@ impl<'a> Top<'a> {
     fn begin(&mut self, ring: Ring) -> Result<Follow, Stop> {
         self.why_not = None;
         history::begins(&mut self.tracer, &mut self.history);
-        let follow = Follow::new(ring, self.options.sample, self.options.roots.procfs.clone(), TURN);
+        let follow = Follow::new(ring, &self.tracer, TURN);
         follow.map_err(|error| Stop::failed(format!("cannot continue: {error}")))
     }
 

@@ -219,7 +219,7 @@ impl Run<'_> {
     }
 
     fn follow(&self, ring: Ring) -> io::Result<Follow> {
-        Follow::new(ring, self.options.sample, self.options.roots.procfs.clone(), LOOK)
+        Follow::new(ring, &self.tracer, LOOK)
     }
 
     /// The driver was unloaded: everything in it ends, and the stream waits for it to be loaded again.

@@ -68,7 +68,7 @@ pub use queue::{
 };
 pub use reconcile::Difference;
 pub use rows::State;
-pub use sample_totals::SampleTotals;
+pub use sample_totals::{SampleTotals, WaitingReaders};
 pub use sampling::{Sought, Target};
 pub use schedules::{LastList, Lists, Preempted, Preempts, Scheduled, Schedules};
 pub use snapshot::Snapshot;

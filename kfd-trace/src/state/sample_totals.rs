@@ -4,9 +4,11 @@ use super::input::Sample;
 use super::rows::State;
 use crate::model::pointers::Unmeasured;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Sampling totals of one tracer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct SampleTotals {
     /// Interval between samples, nanoseconds; 0 if sampling is off.
     pub interval_ns: u64,
@@ -16,10 +18,29 @@ pub struct SampleTotals {
     pub errors: BTreeMap<Unmeasured, u64>,
     /// CPU time of the sampling, nanoseconds.
     pub cpu_ns: u64,
-    /// Threads that wait for the memory of one process each, now: the processes are set aside.
-    pub waiting: usize,
+    pub waiting: WaitingReaders,
     /// When the last sample ended, CLOCK_MONOTONIC nanoseconds.
     pub last_ns: Option<u64>,
+}
+
+/// Number of threads that wait for the memory of one process each, now: these processes are set aside. All clones are one
+/// number, since such a thread outlives the sampling that left it, as by an unload of the driver.
+#[derive(Clone, Debug, Default)]
+pub struct WaitingReaders(Arc<AtomicUsize>);
+
+impl WaitingReaders {
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+
+    pub(crate) fn begins(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn ends(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 impl SampleTotals {

@@ -25,6 +25,8 @@ pub struct Target {
     pub key: ProcessKey,
     pub tgid: u32,
     pub uid: Option<u32>,
+    /// [`super::ProcessDetails::cgroup`].
+    pub cgroup: Option<String>,
     pub start_boottime_ns: Option<u64>,
     pub queues: Vec<Sought>,
 }
@@ -51,8 +53,14 @@ impl State {
                 }
             }
             if !queues.is_empty() {
-                let (key, uid, start_boottime_ns) = (row.key, row.uid, row.start_boottime_ns);
-                targets.push(Target { key, tgid, uid, start_boottime_ns, queues });
+                targets.push(Target {
+                    key: row.key,
+                    tgid,
+                    uid: row.uid,
+                    cgroup: row.details.cgroup.clone(),
+                    start_boottime_ns: row.start_boottime_ns,
+                    queues,
+                });
             }
         }
         targets

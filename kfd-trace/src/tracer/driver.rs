@@ -95,6 +95,8 @@ impl Tracer {
     pub(super) fn end_session(&mut self) -> Option<Session> {
         self.loading = None;
         self.pending = Pending::default();
+        // It may have been longer for the cost of samples of what has ended.
+        self.samples.interval_ns = u64::try_from(self.sample_interval().as_nanos()).unwrap_or(u64::MAX);
         let session = self.session.take();
         if let Some(session) = &session {
             let tables = last_counts(session.tables(), || session.mapped_tables());

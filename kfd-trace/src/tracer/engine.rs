@@ -279,6 +279,11 @@ impl Tracer {
         Intake { state, undecoded, roots, queues_by_ioctl }.take_in(record)
     }
 
+    /// The requested interval between samples of queues; zero for none.
+    pub(crate) fn sample_interval(&self) -> Duration {
+        self.request.sample
+    }
+
     /// Queues are followed by their ioctls alone, since they cannot be probed.
     #[must_use]
     pub fn queues_by_ioctl(&self) -> bool {

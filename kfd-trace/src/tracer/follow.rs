@@ -15,7 +15,6 @@ use crate::runtime::exit::Stop;
 use crate::runtime::signals::Signals;
 use crate::runtime::ticks::Ticks;
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Interval between turns: ended processes are removed, new GPUs are attached to, lists are read if due.
@@ -65,16 +64,16 @@ pub struct Follow {
 }
 
 impl Follow {
-    /// `sample`: interval between samples of queues; zero for none. `check`: how soon an unloaded driver is
-    /// noticed, at most [`TURN`].
+    /// `tracer`: the attached one. `check`: how soon an unloaded driver is noticed, at most [`TURN`].
     ///
     /// # Errors
     /// If there is no timer for the ticks.
-    pub fn new(ring: Ring, sample: Duration, procfs: PathBuf, check: Duration) -> io::Result<Self> {
+    pub fn new(ring: Ring, tracer: &Tracer, check: Duration) -> io::Result<Self> {
+        let procfs = tracer.roots.procfs.clone();
         Ok(Follow {
             ring,
             lists: BackgroundScan::default(),
-            sampling: Sampling::new(sample, procfs),
+            sampling: Sampling::new(tracer.sample_interval(), procfs, tracer.samples.waiting.clone()),
             ticks: Ticks::each(check)?,
             ticks_per_turn: (TURN.as_nanos() / check.as_nanos()).max(1),
             ticks_seen: 0,
@@ -137,10 +136,9 @@ impl Follow {
 
     fn turn(&mut self, access: &mut impl Access) -> Result<Happened, Stop> {
         access.with(|tracer| tidy(tracer, &mut self.lists)).transpose()?;
-        for line in self.sampling.watch().into_iter().chain(self.sampling.overdue()) {
+        if let Some(line) = self.sampling.overdue() {
             log::warn!("{line}");
         }
-        access.with(|tracer| tracer.samples.waiting = self.sampling.waiting());
         if self.sampling.is_late() {
             access.with(|tracer| tracer.state.samples_are_late());
         }

@@ -108,7 +108,7 @@ pub(crate) fn run() -> Result<()> {
     let pages = Pages { shared, scraped: Scraped::new(NODE), daemon: Mutex::new(daemon) };
     // What generating all this took is not the daemon's.
     memory::forget_peak()?;
-    let _server = web_process::start(WebServer {
+    let mut server = web_process::start(WebServer {
         listeners: vec![listener],
         health: Vec::new(),
         allowed_hosts: Vec::new(),
@@ -116,6 +116,7 @@ pub(crate) fn run() -> Result<()> {
         source: Arc::new(pages),
         seccomp: Seccomp::Required,
     })?;
+    tokio::runtime::Builder::new_current_thread().build()?.block_on(server.started())?;
     eprintln!("serving http://{address}/metrics");
     io::copy(&mut io::stdin(), &mut io::sink())?;
     Ok(())

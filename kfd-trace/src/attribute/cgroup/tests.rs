@@ -148,6 +148,38 @@ fn units_of_who_is_in_nothing_else() {
     }
 }
 
+/// What separates tenants is made by the node's own managers. A tenant can make further cgroups below it, and name them as
+/// those of others.
+#[test]
+fn a_tenant_is_what_managers_of_the_node_have_made() {
+    let slice = format!("/kubepods.slice/kubepods-pod{UID_IN_SLICE}.slice");
+    let job = "/system.slice/slurmstepd.scope/job_7";
+    let user = "/user.slice/user-1000.slice";
+    for (of, path) in [
+        (slice.clone(), format!("{slice}/cri-containerd-{ID}.scope")),
+        (slice.clone(), format!("{slice}/crio-{ID}.scope/kubepods/pod{STATIC}/{OTHER}")),
+        (format!("/kubepods/burstable/pod{UID}"), format!("/kubepods/burstable/pod{UID}/{ID}")),
+        (
+            format!("/system.slice/containerd.service/kubepods-pod{UID_IN_SLICE}.slice:cri-containerd:{ID}"),
+            format!("/system.slice/containerd.service/kubepods-pod{UID_IN_SLICE}.slice:cri-containerd:{ID}"),
+        ),
+        (job.to_owned(), format!("{job}/step_0/user/task_3/libpod-{ID}.scope")),
+        ("/slurm/uid_5/job_9".to_owned(), "/slurm/uid_5/job_9/step_0".to_owned()),
+        (user.to_owned(), format!("{user}/session-3.scope")),
+        // whatever the user's own service manager made
+        (user.to_owned(), format!("{user}/user@1000.service/user.slice/libpod-{ID}.scope/container")),
+        (user.to_owned(), format!("{user}/user@1000.service/kubepods/pod{UID}/{ID}")),
+        (format!("/docker/{ID}"), format!("/docker/{ID}/kubepods/pod{UID}/{OTHER}")),
+        ("/system.slice/train.service".to_owned(), "/system.slice/train.service/worker.service".to_owned()),
+        (format!("/../../pod{UID}"), format!("/../../pod{UID}/{ID}")),
+        (String::new(), "/mine/of/root".to_owned()),
+        (String::new(), "/".to_owned()),
+        (String::new(), String::new()),
+    ] {
+        assert_eq!(tenant(&path), of, "{path}");
+    }
+}
+
 /// v1 names a job only in some hierarchies, and systemd its unit in the others.
 #[test]
 fn paths_of_several_hierarchies_are_combined() {

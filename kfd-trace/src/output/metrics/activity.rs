@@ -203,7 +203,7 @@ pub(super) fn of_sampling(scrape: &Scrape<'_>) -> Vec<Family> {
         seconds(&t::SAMPLE_CPU, samples.cpu_ns),
         Family::single(
             &t::SAMPLE_READERS_WAITING,
-            number(u64::try_from(samples.waiting).unwrap_or(u64::MAX)),
+            number(u64::try_from(samples.waiting.count()).unwrap_or(u64::MAX)),
         ),
     ];
     if let Some(last_ns) = samples.last_ns {

@@ -287,7 +287,7 @@ metrics! {
     SAMPLES = Counter "kfd_trace_samples_total" []
         "Successful readings of a queue's pointers in the memory of its process.";
     SAMPLE_ERRORS = Counter "kfd_trace_sample_errors_total" ["reason"]
-        "Failed readings of a queue's pointers: denied, gone (the address space ended), unreadable, foreign (the memory is no queue's, or not this one's any more), went_back, descriptors, failed, or late (it blocks its reader, and is set aside).";
+        "Failed readings of a queue's pointers: denied, gone (the address space ended), unreadable, foreign (the memory is no queue's, or not this one's any more), went_back, descriptors, failed, or late (it blocks its reader, and is set aside; or its user and pod took more than their part of the sample).";
     SAMPLE_INTERVAL = Gauge "kfd_trace_sample_interval_seconds" []
         "Time from one sample of all queues to the next: --sample.interval, or longer, so that sampling takes no more than 1 % of a CPU; 0 where it is off.";
     SAMPLE_CPU = Counter "kfd_trace_sample_cpu_seconds_total" []
@@ -295,9 +295,9 @@ metrics! {
     SAMPLE_AGE = Gauge "kfd_trace_sample_age_seconds" []
         "Time since all queues were last sampled; no series before, or where sampling is off.";
     SAMPLE_READERS_WAITING = Gauge "kfd_trace_sample_readers_waiting" []
-        "Threads that wait for the memory of one process each, which blocks whoever reads it: these processes are set aside, and the others are sampled. At most 64; then sampling stops.";
+        "Threads that wait for the memory of one process each, which blocks whoever reads it: these processes are set aside, and the others are sampled. At most 64; then sampling stops. It goes on while no driver is loaded, as the threads do.";
     PROCESSES_REMEMBERED = Gauge "kfd_trace_processes_remembered" []
-        "Processes that ended and are remembered; those that ended within --metrics.linger have series.";
+        "Processes that ended and are remembered; those that ended within --metrics.linger have series. No series while nothing is traced.";
     PROCESSES_DROPPED = Gauge "kfd_trace_metrics_processes_dropped" []
         "Processes without series of their own, because there are more than --metrics.max-processes, or more new ones within an hour than --metrics.max-new-processes.";
     PROCESSES_OVER_BUDGET = Counter "kfd_trace_metrics_processes_over_budget_total" []

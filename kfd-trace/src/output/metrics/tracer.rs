@@ -23,12 +23,12 @@ pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
         types_refuted(scrape),
         Family::single(&t::SCRAPE_DURATION, scrape.duration_seconds),
         Family::single(&t::QUEUES_ADOPTED, number(scrape.snapshot.totals.queues_adopted)),
-        remembered(scrape),
         decode_errors(scrape),
         anomalies(scrape),
         comparisons(scrape),
         differences(scrape),
     ];
+    all.extend(remembered(scrape));
     all.extend(verdicts(scrape));
     all.extend(counters(scrape));
     all.extend(maps(scrape));
@@ -81,9 +81,13 @@ fn types_refuted(scrape: &Scrape<'_>) -> Family {
     family
 }
 
-fn remembered(scrape: &Scrape<'_>) -> Family {
+/// None while nothing is traced: what is remembered is not among what is shown then, and is shown again later.
+fn remembered(scrape: &Scrape<'_>) -> Option<Family> {
+    if scrape.probes.is_empty() {
+        return None;
+    }
     let ended = scrape.snapshot.processes.iter().filter(|row| !row.alive()).count();
-    Family::single(&t::PROCESSES_REMEMBERED, number(u64::try_from(ended).unwrap_or(u64::MAX)))
+    Some(Family::single(&t::PROCESSES_REMEMBERED, number(u64::try_from(ended).unwrap_or(u64::MAX))))
 }
 
 fn decode_errors(scrape: &Scrape<'_>) -> Family {

@@ -23,6 +23,8 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
     // A record without its process's first one.
     tracer.state.apply(&event(10, 1, 700, create(3)));
     tracer.driver_loads = 2;
+    let waiting = tracer.samples.waiting.clone();
+    waiting.begins();
     let counted = [(counter::sent(Kind::Open), 5), (counter::hits(ProbeId::Open), 7)];
     let counters = counters(&counted, &[(loss::lost(ProbeId::Open, Kind::Open), 6)]);
     let was_on = Missed { program_skipped: Some(8), probe_missed: None };
@@ -63,6 +65,14 @@ fn what_the_tracer_counts_of_itself_does_not_go_down_while_the_driver_is_away() 
     let text = page.metrics(Format::Text).unwrap();
     let of_driver = |line: &&str| line.starts_with("kfd_") && !line.starts_with("kfd_trace_");
     assert_eq!(text.lines().find(of_driver), None, "not measured is not 0");
+    assert!(!text.contains("kfd_trace_processes_remembered"), "they are remembered, and not shown");
+    let readers = |count| format!("kfd_trace_sample_readers_waiting {count}");
+    assert!(text.lines().any(|line| line == readers(1)), "it waits all the same");
+    waiting.ends();
+    assert!(
+        page.metrics(Format::Text).unwrap().lines().any(|line| line == readers(0)),
+        "and returns meanwhile"
+    );
     assert!(sources().is_empty(), "none is read");
     let html = page.page(crate::output::page::Place::Node, &[]).unwrap();
     assert!(html.contains("it is still away") && !html.contains("No process"), "{html}");

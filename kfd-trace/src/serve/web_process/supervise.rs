@@ -13,10 +13,10 @@ use crate::serve::web::settings::{Files, Loaded, SettingsSource, follow};
 use crate::serve::web::{GRACE, listen};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -64,6 +64,8 @@ struct Current {
     stopping: bool,
     /// Of the running process.
     control: Option<UnixStream>,
+    /// Of a process that has not started yet.
+    starting: Option<UnixStream>,
     /// Number of the running process.
     process: u64,
     /// What is in force.
@@ -117,6 +119,32 @@ impl Shared {
         }
     }
 
+    /// The stop will find the control of a process that starts now.
+    ///
+    /// # Errors
+    /// If the stop came before.
+    fn starts(&self, control: &UnixStream) -> io::Result<()> {
+        let mut current = self.current();
+        if current.stopping {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        current.starting = Some(control.try_clone()?);
+        Ok(())
+    }
+
+    fn stop(&self) -> io::Result<()> {
+        {
+            let mut current = self.current();
+            current.stopping = true;
+            current.control = None;
+            // Its start is waited for: this ends the wait, whatever the process does.
+            let _ = current.starting.take().map(|starting| starting.shutdown(Shutdown::Both));
+        }
+        self.stop.notify_all();
+        rustix::io::write(&self.stopping, &1_u64.to_ne_bytes())?;
+        Ok(())
+    }
+
     /// Whether to go on after this pause.
     fn pause(&self, pause: Duration) -> bool {
         let stopped = self.stop.wait_timeout_while(self.current(), pause, |current| !current.stopping);
@@ -127,16 +155,21 @@ impl Shared {
 /// The running web server.
 pub struct Running {
     shared: Arc<Shared>,
+    started: oneshot::Receiver<io::Result<()>>,
     ended: oneshot::Receiver<()>,
     /// Its end ends the checks of the configuration.
     _follows: mpsc::Sender<()>,
 }
 
-/// Starts it.
+/// Starts it: see [`Running::started`].
 ///
 /// # Errors
-/// If its process cannot be started.
+/// If there is no thread or descriptor for it.
 pub fn start(server: WebServer) -> io::Result<Running> {
+    start_by(server, || confine::process("web-server"))
+}
+
+fn start_by(server: WebServer, program: impl Fn() -> Command + Send + 'static) -> io::Result<Running> {
     let WebServer { listeners, health, allowed_hosts, configured, source, seccomp } = server;
     let shared = Arc::new(Shared::new()?);
     let (_follows, end) = mpsc::channel();
@@ -147,7 +180,7 @@ pub fn start(server: WebServer) -> io::Result<Running> {
         thread::Builder::new().name("web-config".to_owned()).spawn(follow)?;
     }
     let (ends, ended) = oneshot::channel();
-    let (starts, started) = mpsc::channel();
+    let (starts, started) = oneshot::channel();
     let sockets = listeners.iter().chain(&health);
     let addresses = sockets.map(TcpListener::local_addr).collect::<io::Result<_>>()?;
     let supervisor = Supervisor {
@@ -159,34 +192,37 @@ pub fn start(server: WebServer) -> io::Result<Running> {
         seccomp,
         budgets: Arc::default(),
         shared: Arc::clone(&shared),
+        program: Box::new(program),
     };
     thread::Builder::new().name("web".to_owned()).spawn(move || {
         supervisor.run(|first| drop(starts.send(first)));
         drop(ends);
     })?;
-    started.recv().map_err(io::Error::other)??;
-    Ok(Running { shared, ended, _follows })
+    Ok(Running { shared, started, ended, _follows })
 }
 
 impl Running {
+    /// Waits until its process serves for the first time.
+    ///
+    /// # Errors
+    /// If its process cannot be started.
+    pub async fn started(&mut self) -> io::Result<()> {
+        (&mut self.started).await.map_err(io::Error::other)?
+    }
+
     /// The loop that keeps the web server's process running: it turns also while that one is started again.
     #[must_use]
     pub fn turned(&self) -> Beat {
         self.shared.turned.clone()
     }
 
-    /// Completes requests in progress, for a few seconds at most; a process that hangs is killed at once.
+    /// Completes requests in progress, for a few seconds at most; a process that hangs, or that has not started yet, is
+    /// killed at once.
     ///
     /// # Errors
     /// If the kernel does not end its process: it does with this one.
     pub async fn stop(self) -> io::Result<()> {
-        {
-            let mut current = self.shared.current();
-            current.stopping = true;
-            current.control = None;
-        }
-        self.shared.stop.notify_all();
-        rustix::io::write(&self.shared.stopping, &1_u64.to_ne_bytes())?;
+        self.shared.stop()?;
         match timeout(GRACE + 2 * MARGIN, self.ended).await {
             Ok(_) => Ok(()),
             Err(_) => Err(io::Error::other("the web server's process did not end in time")),
@@ -213,6 +249,8 @@ struct Supervisor {
     /// What each lane may cost.
     budgets: Arc<[Budget; LANES]>,
     shared: Arc<Shared>,
+    /// What runs [`super::run`].
+    program: Box<dyn Fn() -> Command + Send>,
 }
 
 impl Supervisor {
@@ -228,6 +266,9 @@ impl Supervisor {
         let mut pause = PAUSE;
         loop {
             let begin = Instant::now();
+            if started.is_err() && self.shared.current().stopping {
+                return;
+            }
             let (how, is_well) = match started.and_then(|started| self.serve(started)) {
                 Ok(ended) => (ended.to_string(), ended.is_well()),
                 Err(error) => (format!("cannot run: {error}"), false),
@@ -274,7 +315,8 @@ impl Supervisor {
         let (mut control, theirs) = UnixStream::pair()?;
         control.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let (log, stderr) = confine::log::pipe(NAME)?;
-        let mut command = confine::process("web-server");
+        self.shared.starts(&control)?;
+        let mut command = (self.program)();
         // No descriptor but these and those that are sent: all others are closed by exec.
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(stderr);
         let mut child = command.spawn()?;
@@ -299,6 +341,7 @@ impl Supervisor {
             self.shared.keeps(process, control, orders.files)?;
             Ok::<_, io::Error>((ours, pulse))
         })();
+        self.shared.current().starting = None;
         match streams {
             Ok((lanes, pulse)) => Ok(Started { child, lanes, pulse, log }),
             Err(error) => {
@@ -330,68 +373,4 @@ impl Supervisor {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::runtime::frames::write_frame;
-    use crate::serve::web_process::control::receive_files;
-    use crate::serve::web_process::tests::{Fake, SLOW};
-    use serde_json::json;
-    use std::process::Command;
-
-    fn files(text: &str) -> Files {
-        serde_json::from_value(json!({ "path": "web.yml", "text": text, "pems": {} })).unwrap()
-    }
-
-    #[test]
-    fn a_configuration_that_comes_while_a_process_starts_reaches_it() {
-        let shared = Shared::new().unwrap();
-        shared.replace(&files("# 1\n"));
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        // Else it would wait for what is never sent.
-        theirs.set_read_timeout(Some(WRITE_TIMEOUT)).unwrap();
-        shared.replace(&files("# 2\n"));
-        shared.keeps(0, ours, Some(files("# 1\n"))).unwrap();
-        assert_eq!(receive_files(&mut theirs).unwrap(), files("# 2\n"));
-        shared.replace(&files("# 3\n"));
-        assert_eq!(receive_files(&mut theirs).unwrap(), files("# 3\n"));
-        assert!(shared.current().control.is_some());
-    }
-
-    #[test]
-    fn neither_a_restart_nor_the_end_waits_for_a_diagnosis() {
-        let supervisor = Supervisor {
-            listeners: Vec::new(),
-            health: Vec::new(),
-            addresses: Vec::new(),
-            allowed_hosts: Vec::new(),
-            source: Arc::new(Fake),
-            seccomp: Seccomp::Required,
-            budgets: Arc::default(),
-            shared: Arc::new(Shared::new().unwrap()),
-        };
-        let (lanes, mut theirs) = lane::pairs().unwrap();
-        let (pulse, _their_pulse) = UnixStream::pair().unwrap();
-        let (log, stderr) = confine::log::pipe("sleep").unwrap();
-        let child = Command::new("sleep").arg("0.1").stderr(stderr).spawn().unwrap();
-        write_frame(&mut theirs[3], br#"{"Api":["Doctor",[]]}"#).unwrap();
-        drop(theirs);
-        let begin = Instant::now();
-        let ended = supervisor.serve(Started { child, lanes, pulse, log }).unwrap();
-        assert_eq!(ended.to_string(), "ended: exit status: 0");
-        assert!(begin.elapsed() < SLOW, "it waited for the diagnosis");
-    }
-
-    #[test]
-    fn a_process_that_has_ended_or_has_to_keeps_no_control() {
-        let shared = Shared::new().unwrap();
-        shared.current().process = 2;
-        for stopping in [false, true] {
-            shared.current().stopping = stopping;
-            let (ours, mut theirs) = UnixStream::pair().unwrap();
-            shared.keeps(if stopping { 2 } else { 1 }, ours, None).unwrap();
-            let end = receive_files(&mut theirs).unwrap_err();
-            assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof, "it was closed");
-            assert!(shared.current().control.is_none());
-        }
-    }
-}
+mod tests;

@@ -1,21 +1,19 @@
 //! Which processes are not read now, since reading their memory blocks: each is left to its thread, and the others go on.
 //!
-//! In: which process blocks since when, the end of that, and the current time. Out: whether a process is read, and
-//! whether another thread may go on. Pure.
+//! In: which process blocks since when, the end of that, and the current time. Out: whether a process is read.
+//! Pure.
 
+use super::tenant::Tenant;
 use crate::state::{ProcessKey, Target};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A process whose memory blocks its reader for longer is set aside. One tenant is enough: a page of a FUSE file system, or
-/// of an NFS server that is gone, as the pointer of a queue.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+/// Threads that wait for the memory of one process each. A page of a FUSE file system, or of an NFS server that is gone, as the
+/// pointer of a queue is enough. A thread that waits costs some 20 KiB.
+pub(super) const MOST: usize = 64;
 
-/// Threads that wait for the memory of one process each. A thread that waits costs some 20 KiB.
-const MOST: usize = 64;
-
-/// Of these, those that wait for processes of one user: the user's others are not read then.
-const MOST_OF_USER: usize = 4;
+/// Of these, those that wait for processes of one tenant: the tenant's others are not read then.
+const MOST_OF_TENANT: usize = 4;
 
 /// How long a process is not read after it has blocked once; twice as long each further time.
 const PAUSE: Duration = Duration::from_secs(30);
@@ -27,7 +25,7 @@ pub(super) struct Aside(BTreeMap<ProcessKey, Blocking>);
 
 #[derive(Debug)]
 struct Blocking {
-    uid: Option<u32>,
+    tenant: Tenant,
     /// How often it has blocked.
     times: u32,
     /// When it is read again; `None` while a thread waits.
@@ -35,19 +33,13 @@ struct Blocking {
 }
 
 impl Aside {
-    /// Another thread may go on beside those that wait.
-    pub(super) fn has_room(&self) -> bool {
-        self.waiting() < MOST
-    }
-
-    /// Threads that wait.
-    pub(super) fn waiting(&self) -> usize {
-        self.0.values().filter(|one| one.until.is_none()).count()
-    }
-
     /// A thread waits for the memory of this process, and is left alone.
     pub(super) fn put(&mut self, target: &Target) {
-        let one = self.0.entry(target.key).or_insert(Blocking { uid: target.uid, times: 0, until: None });
+        let one = self.0.entry(target.key).or_insert_with(|| Blocking {
+            tenant: Tenant::of(target),
+            times: 0,
+            until: None,
+        });
         one.times += 1;
         one.until = None;
     }
@@ -61,9 +53,16 @@ impl Aside {
 
     /// Whether a process is not read now.
     pub(super) fn has(&self, target: &Target, now: Instant) -> bool {
-        let of_user = |one: &&Blocking| one.until.is_none() && one.uid.is_some() && one.uid == target.uid;
-        self.0.get(&target.key).is_some_and(|one| one.until.is_none_or(|until| now < until))
-            || self.0.values().filter(of_user).count() >= MOST_OF_USER
+        let is_aside = |one: &Blocking| one.until.is_none_or(|until| now < until);
+        if self.0.get(&target.key).is_some_and(is_aside) {
+            return true;
+        }
+        let waiting = || self.0.values().filter(|one| one.until.is_none());
+        if waiting().count() < MOST_OF_TENANT {
+            return false;
+        }
+        let tenant = Tenant::of(target);
+        waiting().filter(|one| one.tenant == tenant).count() >= MOST_OF_TENANT
     }
 
     /// Forgets processes that have no queues any more, or have been read for as long as they were left alone before, unless
@@ -84,13 +83,11 @@ impl Blocking {
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::target;
     use super::*;
     use crate::model::event::ProcessId;
 
-    fn target(process: u64, uid: u32) -> Target {
-        let key = ProcessId(process).into();
-        Target { key, tgid: 7, uid: Some(uid), start_boottime_ns: None, queues: Vec::new() }
-    }
+    const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
     fn a_process_that_blocks_is_left_alone_and_read_again_after_a_pause_that_grows() {
@@ -100,10 +97,8 @@ mod tests {
         for pause in [PAUSE, 2 * PAUSE, 4 * PAUSE] {
             aside.put(&one);
             assert!(aside.has(&one, at + LONGEST_PAUSE * 100), "as long as its thread waits");
-            assert_eq!(aside.waiting(), 1);
             aside.returned(one.key, at);
-            assert_eq!(aside.waiting(), 0);
-            assert!(aside.has(&one, at + pause - PATIENCE) && !aside.has(&one, at + pause));
+            assert!(aside.has(&one, at + pause - SECOND) && !aside.has(&one, at + pause));
             at += pause;
         }
         (0..40).for_each(|_| aside.put(&one));
@@ -113,22 +108,29 @@ mod tests {
     }
 
     #[test]
-    fn one_user_takes_few_threads_and_all_together_a_bounded_number() {
+    fn one_tenant_takes_few_threads() {
         let (mut aside, now) = (Aside::default(), Instant::now());
-        let most = u64::try_from(MOST_OF_USER).expect("few");
+        let most = u64::try_from(MOST_OF_TENANT).expect("few");
         (1..=most).for_each(|process| aside.put(&target(process, 1000)));
-        assert!(aside.has(&target(99, 1000), now), "the user's others");
+        assert!(aside.has(&target(99, 1000), now), "the tenant's others");
         assert!(!aside.has(&target(99, 1001), now), "another user's");
         let unknown = Target { uid: None, ..target(99, 0) };
         assert!(!aside.has(&unknown, now));
         aside.returned(ProcessId(1).into(), now);
         assert!(!aside.has(&target(99, 1000), now));
-        let all = u64::try_from(MOST).expect("few");
-        (most + 1..=all)
-            .for_each(|process| aside.put(&target(process, u32::try_from(process).expect("a uid"))));
-        assert!(aside.has_room());
-        aside.put(&target(all + 1, 9));
-        assert!(!aside.has_room() && aside.waiting() == MOST);
+    }
+
+    #[test]
+    fn a_pod_takes_no_threads_of_another_ones_that_has_its_user() {
+        let (mut aside, now) = (Aside::default(), Instant::now());
+        let of_pod = |process, last, container| {
+            let pod = format!("/kubepods/pod6d1f4a3c-0b7e-4d8a-9c11-5e2f7a90b3c{last}/{container}");
+            Target { cgroup: Some(pod), ..target(process, 0) }
+        };
+        (1..=4).for_each(|process| aside.put(&of_pod(process, 1, process)));
+        assert!(aside.has(&of_pod(99, 1, 99), now), "a further container of the pod");
+        assert!(!aside.has(&of_pod(99, 2, 1), now), "another pod of root");
+        assert!(!aside.has(&target(99, 0), now), "root outside of pods");
     }
 
     #[test]
@@ -148,7 +150,7 @@ mod tests {
         aside.returned(one.key, now);
         aside.keep(std::slice::from_ref(&one), now + 8 * PAUSE);
         assert_eq!(aside.0.len(), 1, "it was left alone for four pauses, and read for four");
-        aside.keep(std::slice::from_ref(&one), now + 8 * PAUSE + PATIENCE);
+        aside.keep(std::slice::from_ref(&one), now + 8 * PAUSE + SECOND);
         assert_eq!(aside.0.len(), 0);
     }
 }

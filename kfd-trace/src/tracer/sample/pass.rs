@@ -4,14 +4,16 @@
 //! and the cost. It holds nothing of the tracer, so a memory read that blocks delays nothing else; and the
 //! thread that it blocks can be left to it ([`Sampler::set_aside`]), so that another one reads the rest.
 
-use super::aside::{Aside, PATIENCE};
+use super::aside::{Aside, MOST};
+use super::order::Order;
+use super::tenant::Tenant;
 use crate::attribute::memory::ProcessMemory;
 use crate::model::pointers::{Pointers, Unmeasured};
 use crate::runtime::clock;
-use crate::state::{ProcessKey, Reading, Sample, Target};
+use crate::state::{ProcessKey, Reading, Sample, Target, WaitingReaders};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -25,6 +27,8 @@ const SHARE: u64 = 2;
 pub(crate) struct Sampler {
     shared: Arc<Mutex<Reads>>,
     aside: Aside,
+    /// Threads that were left to their processes, also by earlier samplers.
+    waiting: WaitingReaders,
 }
 
 /// What the thread that reads and the one that watches it share.
@@ -38,8 +42,10 @@ struct Reads {
     /// Which thread reads: the number of those that were left alone before it.
     thread: u64,
     /// What is to be read, and what is being read since when.
-    rest: VecDeque<Target>,
+    order: Order,
     reading: Option<(Target, Instant)>,
+    /// Those that have answered, but took too long.
+    slow: Vec<Target>,
     samples: Vec<Sample>,
     cpu_ns: u64,
 }
@@ -67,11 +73,12 @@ pub(crate) enum Read {
 #[derive(Debug)]
 pub(crate) struct Reader {
     shared: Arc<Mutex<Reads>>,
+    waiting: WaitingReaders,
     thread: u64,
 }
 
 impl Sampler {
-    pub(crate) fn new(procfs: PathBuf) -> Self {
+    pub(crate) fn new(procfs: PathBuf, waiting: WaitingReaders) -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let most = usize::try_from(limit / SHARE).unwrap_or(usize::MAX);
         let reads = Reads {
@@ -79,12 +86,13 @@ impl Sampler {
             memories: BTreeMap::new(),
             most,
             thread: 0,
-            rest: VecDeque::new(),
+            order: Order::default(),
             reading: None,
+            slow: Vec::new(),
             samples: Vec::new(),
             cpu_ns: 0,
         };
-        Sampler { shared: Arc::new(Mutex::new(reads)), aside: Aside::default() }
+        Sampler { shared: Arc::new(Mutex::new(reads)), aside: Aside::default(), waiting }
     }
 
     /// Begins a sample of all queues, once the last one is over. Closes the memories of processes that are no
@@ -97,47 +105,66 @@ impl Sampler {
         let (late, rest): (Vec<_>, Vec<_>) =
             targets.into_iter().partition(|target| self.aside.has(target, now));
         reads.samples = late.iter().flat_map(late_samples).collect();
-        (reads.rest, reads.cpu_ns) = (rest.into(), 0);
+        reads.order.begin(rest);
+        reads.cpu_ns = 0;
         let thread = reads.thread;
         drop(reads);
-        Reader { shared: self.shared.clone(), thread }
+        self.reader(thread)
+    }
+
+    fn reader(&self, thread: u64) -> Reader {
+        Reader { shared: self.shared.clone(), waiting: self.waiting.clone(), thread }
     }
 
     /// tgid of the process that blocks its reader.
     pub(crate) fn blocks(&self, now: Instant) -> Option<u32> {
         let reads = lock(&self.shared);
         let (target, since) = reads.reading.as_ref()?;
-        (now.saturating_duration_since(*since) > PATIENCE).then_some(target.tgid)
+        (now.saturating_duration_since(*since) > reads.order.patience()).then_some(target.tgid)
     }
 
     /// Leaves the thread to the process that blocks it. Returns the one that goes on; `None` if too many wait
     /// already, or the process has just been read.
     pub(crate) fn set_aside(&mut self, now: Instant) -> Option<Reader> {
-        if !self.aside.has_room() {
+        if self.waiting.count() >= MOST {
             return None;
         }
         let mut reads = lock(&self.shared);
-        let blocks = |(_, since): &mut (Target, Instant)| now.saturating_duration_since(*since) > PATIENCE;
+        let patience = reads.order.patience();
+        let blocks = |(_, since): &mut (Target, Instant)| now.saturating_duration_since(*since) > patience;
         let (target, _) = reads.reading.take_if(blocks)?;
         self.aside.put(&target);
         reads.memories.remove(&target.key);
-        // Others of its user may be left alone now, too.
-        let (late, rest): (Vec<_>, Vec<_>) =
-            reads.rest.drain(..).partition(|target| self.aside.has(target, now));
+        // How much later that was noticed is not the process's doing.
+        reads.order.took(&target, patience);
+        // Others of its tenant may be left alone now, too.
+        let late = reads.order.take(|target| self.aside.has(target, now));
         reads.samples.extend(late.iter().chain([&target]).flat_map(late_samples));
-        reads.rest = rest.into();
         reads.thread += 1;
-        Some(Reader { shared: self.shared.clone(), thread: reads.thread })
+        self.waiting.begins();
+        let thread = reads.thread;
+        drop(reads);
+        Some(self.reader(thread))
+    }
+
+    /// Leaves processes alone for a while that have answered, but took too long. Returns their tgids.
+    pub(crate) fn slow(&mut self, now: Instant) -> Vec<u32> {
+        let slow = std::mem::take(&mut lock(&self.shared).slow);
+        for target in &slow {
+            self.aside.put(target);
+            self.aside.returned(target.key, now);
+        }
+        slow.iter().map(|target| target.tgid).collect()
+    }
+
+    /// Tenants of which processes were left out, since reading their memory took too long: [`Order::report`].
+    pub(super) fn slow_tenants(&self) -> Vec<Tenant> {
+        lock(&self.shared).order.report()
     }
 
     /// The thread that was left to this process is back.
     pub(crate) fn returned(&mut self, key: ProcessKey, now: Instant) {
         self.aside.returned(key, now);
-    }
-
-    /// Threads that wait for one process each.
-    pub(crate) fn waiting(&self) -> usize {
-        self.aside.waiting()
     }
 }
 
@@ -169,8 +196,7 @@ impl Reader {
         loop {
             let (target, memory) = {
                 let mut reads = lock(&self.shared);
-                let Some(target) = reads.rest.pop_front() else { return Read::All(reads.end()) };
-                reads.reading = Some((target.clone(), Instant::now()));
+                let Some(target) = reads.next() else { return Read::All(reads.end()) };
                 let known = reads.memories.get(&target.key).cloned();
                 let is_full = known.is_none() && reads.memories.len() >= reads.most;
                 let procfs = reads.procfs.clone();
@@ -190,9 +216,10 @@ impl Reader {
             };
             let mut reads = lock(&self.shared);
             if reads.thread != self.thread {
+                self.waiting.ends();
                 return Read::Returned(target.key);
             }
-            reads.reading = None;
+            reads.read();
             let gone = |sample: &Sample| sample.reading == Err(Unmeasured::Gone);
             match memory {
                 // If it was opened by a thread that ended while others live, it may have been opened too late.
@@ -208,6 +235,26 @@ impl Reader {
 }
 
 impl Reads {
+    /// Which process is read now.
+    fn next(&mut self) -> Option<Target> {
+        let mut late = Vec::new();
+        let next = self.order.next(&mut late);
+        self.samples.extend(late.iter().flat_map(late_samples));
+        self.reading = next.clone().map(|target| (target, Instant::now()));
+        next
+    }
+
+    /// It is read.
+    fn read(&mut self) {
+        let Some((target, since)) = self.reading.take() else { return };
+        let took = since.elapsed();
+        let is_slow = took > self.order.patience();
+        self.order.took(&target, took);
+        if is_slow {
+            self.slow.push(target);
+        }
+    }
+
     fn end(&mut self) -> Pass {
         let samples = std::mem::take(&mut self.samples);
         Pass { samples, cpu_ns: std::mem::take(&mut self.cpu_ns), at_ns: clock::mono_ns() }
@@ -221,113 +268,4 @@ fn cpu_ns() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::samples::Procfs;
-    use super::*;
-    use crate::model::event::{ProcessId, QueueFacts};
-    use crate::model::pointers::Counts;
-    use crate::model::pointers::samples::head_bytes;
-    use crate::state::Sought;
-    use crate::state::samples::facts;
-
-    fn target(process: u64, tgid: u32, address: u64) -> Target {
-        let queue = QueueFacts {
-            write_pointer_address: Some(address + 0x38),
-            read_pointer_address: Some(address + 0x80),
-            ..facts(1)
-        };
-        let pointers = Pointers::of(&queue).expect("an AQL queue");
-        let queues = vec![Sought { queue_id: 1, since_ns: 5, pointers }];
-        let key = ProcessId(process).into();
-        Target { key, tgid, uid: Some(1000), start_boottime_ns: None, queues }
-    }
-
-    fn pass(sampler: &mut Sampler, targets: &[Target]) -> Pass {
-        match sampler.begin(targets.to_vec(), Instant::now()).run() {
-            Read::All(pass) => pass,
-            Read::Returned(key) => panic!("{key:?} was not set aside"),
-        }
-    }
-
-    fn memories(sampler: &Sampler) -> Vec<ProcessKey> {
-        lock(&sampler.shared).memories.keys().copied().collect()
-    }
-
-    fn readings(pass: &Pass) -> Vec<Result<(u64, u64), Unmeasured>> {
-        let counts = |counts: Counts| (counts.submitted, counts.retired);
-        pass.samples.iter().map(|sample| sample.reading.map(counts)).collect()
-    }
-
-    #[test]
-    fn a_file_of_a_memory_that_went_is_let_go() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
-        let targets = [target(1, child.id(), 0x1000)];
-        let mut sampler = Sampler::new("/proc".into());
-        let before = readings(&pass(&mut sampler, &targets));
-        let open = memories(&sampler).len();
-        child.kill().expect("it lives");
-        child.wait().expect("it ends");
-        assert_eq!((before, open), (vec![Err(Unmeasured::Unreadable)], 1));
-        assert_eq!(readings(&pass(&mut sampler, &targets)), [Err(Unmeasured::Gone)]);
-        assert_eq!(memories(&sampler), [], "another thread of it may live");
-    }
-
-    #[test]
-    fn each_queue_is_read_through_one_file_of_its_process() {
-        let head = head_bytes(9, 4);
-        let own = std::process::id();
-        let address = std::ptr::from_ref(&head) as u64;
-        let targets = [target(1, own, address), target(2, u32::MAX, address), target(3, own, 0x1000)];
-        let mut sampler = Sampler::new("/proc".into());
-        let from_ns = clock::mono_ns();
-        let all = pass(&mut sampler, &targets);
-        assert!(all.samples.iter().all(|sample| (from_ns..=all.at_ns).contains(&sample.at_ns)));
-        assert_eq!(readings(&all), [Ok((9, 4)), Err(Unmeasured::Gone), Err(Unmeasured::Unreadable)]);
-        assert!(all.cpu_ns > 0 && all.samples.iter().all(|sample| sample.since_ns == 5));
-        assert_eq!(memories(&sampler), [ProcessId(1).into(), ProcessId(3).into()]);
-        // It is opened once: if procfs no longer exists, it is read all the same.
-        lock(&sampler.shared).procfs = "/nowhere".into();
-        assert_eq!(readings(&pass(&mut sampler, &targets[..1])), [Ok((9, 4))]);
-        assert_eq!(memories(&sampler).len(), 1, "who is not sampled any more is let go");
-        lock(&sampler.shared).most = 1;
-        lock(&sampler.shared).procfs = "/proc".into();
-        assert_eq!(
-            readings(&pass(&mut sampler, &[target(4, own, address), target(5, own, address)])),
-            [Ok((9, 4)), Err(Unmeasured::Descriptors)]
-        );
-    }
-
-    #[test]
-    fn the_others_are_read_where_one_process_blocks_its_reader() {
-        let procfs = Procfs::new();
-        let (blocking, head) = (procfs.blocking(4321), head_bytes(9, 4));
-        let own = procfs.own(77);
-        let address = std::ptr::from_ref(&head) as u64;
-        let all = [target(1, own, address), target(2, blocking, address), target(3, own, address)];
-        let mut sampler = Sampler::new(procfs.path());
-        let first = sampler.begin(all.to_vec(), Instant::now());
-        let first = std::thread::spawn(|| first.run());
-        let late = || Instant::now() + 2 * PATIENCE;
-        while sampler.blocks(late()) != Some(blocking) {
-            std::thread::sleep(PATIENCE / 100);
-        }
-        assert!(sampler.blocks(Instant::now() - PATIENCE).is_none(), "it has its time");
-        let Some(Read::All(pass)) = sampler.set_aside(late()).map(Reader::run) else {
-            panic!("another goes on")
-        };
-        let by_process = |pass: &Pass| {
-            let mut all: Vec<_> = pass.samples.iter().map(|sample| (sample.key, sample.reading)).collect();
-            all.sort_unstable_by_key(|(key, _)| *key);
-            all.into_iter().map(|(_, reading)| reading.map(|counts| counts.submitted)).collect::<Vec<_>>()
-        };
-        let expected = [Ok(9), Err(Unmeasured::Late), Ok(9)];
-        assert_eq!((by_process(&pass), sampler.waiting()), (expected.to_vec(), 1));
-        // It is not read again while its thread waits, nor soon after that.
-        assert_eq!(by_process(&self::pass(&mut sampler, &all)), expected);
-        procfs.answer(blocking);
-        let Ok(Read::Returned(key)) = first.join() else { panic!("it was set aside") };
-        assert_eq!(key, all[1].key);
-        sampler.returned(key, Instant::now());
-        assert_eq!((by_process(&self::pass(&mut sampler, &all)), sampler.waiting()), (expected.to_vec(), 0));
-    }
-}
+mod tests;

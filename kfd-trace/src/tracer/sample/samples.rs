@@ -1,9 +1,18 @@
 //! A stand-in for procfs with a process whose memory blocks whoever opens it, as a page of a file system that does not answer
-//! blocks a reader; for tests.
+//! blocks a reader; for tests; and processes to sample.
 
+use crate::model::event::ProcessId;
+use crate::state::Target;
 use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use tempfile::TempDir;
+
+/// A process without queues, in no known cgroup.
+pub(super) fn target(process: u64, uid: u32) -> Target {
+    let key = ProcessId(process).into();
+    Target { key, tgid: 7, uid: Some(uid), cgroup: None, start_boottime_ns: None, queues: Vec::new() }
+}
 
 pub(super) struct Procfs(TempDir);
 
@@ -55,5 +64,18 @@ impl Procfs {
 
     fn mem(&self, tgid: u32) -> PathBuf {
         self.0.path().join(tgid.to_string()).join("mem")
+    }
+}
+
+/// Else a failing test waits for its readers.
+impl Drop for Procfs {
+    fn drop(&mut self) {
+        for process in fs::read_dir(self.0.path()).into_iter().flatten().flatten() {
+            let mem = process.path().join("mem");
+            if fs::symlink_metadata(&mem).is_ok_and(|file| file.file_type().is_fifo()) {
+                // Without a reader there is nothing to do.
+                let _ = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&mem);
+            }
+        }
     }
 }

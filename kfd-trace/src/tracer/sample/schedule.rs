@@ -3,11 +3,11 @@
 //!
 //! In: the requested interval and the cost of a [`Pass`]. Out: when the next one is due, and the result of
 //! the last one. A memory read may block: a caller that awaits [`Sampling::step`] beside the ring buffer and
-//! the signals serves those meanwhile, and [`Sampling::watch`] leaves the thread to the process that blocks it.
+//! the signals serves those meanwhile, and the thread is left to the process that blocks it.
 
 use super::pass::{Pass, Read, Reader, Sampler};
 use crate::runtime::timeout::Timeout;
-use crate::state::Target;
+use crate::state::{Target, WaitingReaders};
 use crate::tracer::engine::Tracer;
 use std::future::pending;
 use std::path::PathBuf;
@@ -32,11 +32,16 @@ pub(crate) struct Sampling {
     threads: JoinSet<Read>,
     /// The sample in progress.
     running: Option<Timeout>,
+    /// When to see whether a process blocks it.
+    watched: Instant,
     /// A sample without targets, which ends at once.
     empty: Option<Pass>,
     /// The last sample had no targets: a turn of the main loop begins the next one, so that it needs no timer.
     resting: bool,
 }
+
+/// How often a sample in progress is watched. Most are over before.
+const WATCH: Duration = Duration::from_millis(100);
 
 /// A turn may be this much earlier than a second after the last one.
 const EARLY: Duration = Duration::from_millis(500);
@@ -52,10 +57,10 @@ pub(crate) enum Step {
 
 impl Sampling {
     /// `interval`: zero for never.
-    pub(crate) fn new(interval: Duration, procfs: PathBuf) -> Self {
-        let sampler = (!interval.is_zero()).then(|| Sampler::new(procfs));
+    pub(crate) fn new(interval: Duration, procfs: PathBuf, waiting: WaitingReaders) -> Self {
+        let sampler = (!interval.is_zero()).then(|| Sampler::new(procfs, waiting));
         let (threads, due) = (JoinSet::new(), Instant::now());
-        Sampling { interval, due, sampler, threads, running: None, empty: None, resting: false }
+        Sampling { interval, due, sampler, threads, running: None, watched: due, empty: None, resting: false }
     }
 
     /// Waits until there is something to do, forever if sampling is off. Called again, it continues the same
@@ -72,6 +77,11 @@ impl Sampling {
             let read = tokio::select! {
                 read = joined(&mut self.threads) => read?,
                 () = until(self.due), if has_timer => return Ok(Step::Due),
+                () = until(self.watched), if self.running.is_some() => {
+                    self.watched = Instant::now() + WATCH;
+                    self.watch().iter().for_each(|line| log::warn!("{line}"));
+                    continue;
+                }
             };
             match read {
                 Read::All(pass) => {
@@ -111,6 +121,7 @@ impl Sampling {
             return;
         }
         self.running = Some(Timeout::new(now.into_std()));
+        self.watched = now + WATCH;
         self.reads(reader);
     }
 
@@ -119,25 +130,31 @@ impl Sampling {
     }
 
     /// Sees whether a process blocks the sample in progress, and leaves its thread to it: another one goes on.
-    /// Must be called once a second. Returns a line for the log.
-    pub(crate) fn watch(&mut self) -> Option<String> {
+    /// Returns lines for the log, also of processes and tenants that have answered too slowly.
+    fn watch(&mut self) -> Vec<String> {
         let now = std::time::Instant::now();
-        let sampler = self.sampler.as_mut()?;
-        let tgid = sampler.blocks(now)?;
-        let reader = sampler.set_aside(now)?;
-        self.reads(reader);
-        Some(format!(
-            "process {tgid} blocks whoever reads its memory: its queues are not measured until it answers; the others are"
-        ))
-    }
-
-    /// Threads that wait for the memory of one process each.
-    pub(crate) fn waiting(&self) -> usize {
-        self.sampler.as_ref().map_or(0, Sampler::waiting)
+        let Some(sampler) = &mut self.sampler else { return Vec::new() };
+        let mut lines = Vec::new();
+        let blocks = sampler.blocks(now);
+        let reader = blocks.and_then(|_| sampler.set_aside(now));
+        if let (Some(tgid), Some(_)) = (blocks, &reader) {
+            lines.push(format!(
+                "process {tgid} blocks whoever reads its memory: its queues are not measured until it answers; the others are"
+            ));
+        }
+        lines.extend(sampler.slow(now).into_iter().map(|tgid| {
+            format!("reading the memory of process {tgid} takes too long: its queues are not measured for a while; the others are")
+        }));
+        lines.extend(sampler.slow_tenants().into_iter().map(|tenant| {
+            format!("reading the memory of the processes of {tenant} takes too long together: some of them are left out of samples")
+        }));
+        reader.into_iter().for_each(|reader| self.reads(reader));
+        lines
     }
 
     /// Processes a sample, and sets when the next one is due.
     pub(crate) fn take(&mut self, tracer: &mut Tracer, pass: &Pass) {
+        self.watch().iter().for_each(|line| log::warn!("{line}"));
         let interval = stretched(self.interval, Duration::from_nanos(pass.cpu_ns));
         self.due += interval.saturating_sub(self.interval);
         let now = Instant::now();
@@ -188,6 +205,7 @@ fn stretched(interval: Duration, cpu: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::order::PATIENCE;
     use super::super::samples::Procfs;
     use super::*;
     use crate::kernel::Roots;
@@ -204,10 +222,14 @@ mod tests {
         assert_eq!(stretched(90_000 * MS, 10_000 * MS), 90_000 * MS);
     }
 
+    fn new(interval: Duration, procfs: PathBuf) -> Sampling {
+        Sampling::new(interval, procfs, WaitingReaders::default())
+    }
+
     /// A process that does not exist.
     fn missing_process() -> Target {
         let (key, start_boottime_ns) = (ProcessId(1).into(), None);
-        Target { key, tgid: u32::MAX, uid: None, start_boottime_ns, queues: Vec::new() }
+        Target { key, tgid: u32::MAX, uid: None, cgroup: None, start_boottime_ns, queues: Vec::new() }
     }
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -218,7 +240,7 @@ mod tests {
     #[test]
     fn a_sample_of_no_process_takes_no_thread() {
         block_on(async {
-            let mut sampling = Sampling::new(1000 * MS, "/proc".into());
+            let mut sampling = new(1000 * MS, "/proc".into());
             assert!(matches!(sampling.step().await, Ok(Step::Due)));
             sampling.begin(Vec::new());
             assert!(sampling.running.is_none() && sampling.overdue().is_none());
@@ -243,7 +265,7 @@ mod tests {
     #[test]
     fn samples_follow_each_other_and_never_where_they_are_off() {
         block_on(async {
-            let mut sampling = Sampling::new(1000 * MS, "/proc".into());
+            let mut sampling = new(1000 * MS, "/proc".into());
             let mut tracer = Tracer::idle(&Roots::default());
             let begin = Instant::now();
             for cpu in [MS, 20 * MS, MS] {
@@ -260,7 +282,7 @@ mod tests {
             assert!((4000 * MS..4900 * MS).contains(&passed), "1 s, 2 s, 1 s: {passed:?}");
             assert_eq!(tracer.samples.cpu_ns, 22_000_000);
             assert!(tracer.samples.last_ns.is_some());
-            let mut off = Sampling::new(Duration::ZERO, "/proc".into());
+            let mut off = new(Duration::ZERO, "/proc".into());
             let step = tokio::time::timeout(Duration::from_secs(3600), off.step()).await;
             assert!(step.is_err(), "{step:?}");
         });
@@ -274,39 +296,80 @@ mod tests {
 
     #[test]
     fn a_process_that_blocks_is_set_aside_and_the_sample_ends() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let procfs = Procfs::new();
         let (blocking, other) = (procfs.blocking(4321), procfs.own(77));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
-            let mut sampling = Sampling::new(10 * MS, procfs.path());
             let mut tracer = Tracer::idle(&Roots::default());
+            let waiting = tracer.samples.waiting.clone();
+            let mut sampling = Sampling::new(10 * MS, procfs.path(), waiting.clone());
             assert!(matches!(sampling.step().await, Ok(Step::Due)));
             sampling.begin(targets(blocking, other));
-            let mut line = None;
-            for _ in 0..300 {
-                tokio::time::sleep(100 * MS).await;
-                line = line.or_else(|| sampling.watch());
-                if line.is_some() {
-                    break;
-                }
-            }
-            let line = line.expect("it is set aside");
-            assert!(line.contains("process 4321 blocks"), "{line}");
             let Ok(Step::Done(pass)) = sampling.step().await else { panic!("it is done") };
             sampling.take(&mut tracer, &pass);
-            assert_eq!((sampling.waiting(), sampling.is_late()), (1, false));
+            assert_eq!((waiting.count(), sampling.is_late()), (1, false));
             // The next ones come and go while it waits.
             for _ in 0..2 {
                 assert!(matches!(sampling.step().await, Ok(Step::Due)));
                 sampling.begin(targets(blocking, other));
                 assert!(matches!(sampling.step().await, Ok(Step::Done(_))));
-                assert_eq!((sampling.watch(), sampling.waiting()), (None, 1));
+                assert_eq!((sampling.watch(), waiting.count()), (Vec::new(), 1));
             }
             procfs.answer(blocking);
-            while sampling.waiting() > 0 {
+            while waiting.count() > 0 {
                 assert!(matches!(sampling.step().await, Ok(Step::Due)));
                 sampling.begin(targets(blocking, other));
                 assert!(matches!(sampling.step().await, Ok(Step::Done(_))));
+            }
+        });
+    }
+
+    #[test]
+    fn a_process_that_blocks_is_named_and_so_is_one_that_answers_too_late() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        for (answers, expected) in
+            [(false, "process 4321 blocks"), (true, "memory of process 4321 takes too long")]
+        {
+            let procfs = Procfs::new();
+            let (blocking, other) = (procfs.blocking(4321), procfs.own(77));
+            runtime.block_on(async {
+                let mut sampling = new(1000 * MS, procfs.path());
+                sampling.begin(targets(blocking, other));
+                std::thread::sleep(PATIENCE + 100 * MS);
+                if answers {
+                    procfs.answer(blocking);
+                    assert!(matches!(joined(&mut sampling.threads).await, Ok(Read::All(_))));
+                }
+                let lines = sampling.watch();
+                assert!(lines.len() == 1 && lines[0].contains(expected), "{lines:?}");
+                if !answers {
+                    procfs.answer(blocking);
+                }
+            });
+        }
+    }
+
+    /// As by an unload of the driver, which ends the sampling, not the thread.
+    #[test]
+    fn threads_that_wait_are_counted_until_they_return_also_after_the_sampling() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let procfs = Procfs::new();
+        let (blocking, other) = (procfs.blocking(4321), procfs.own(77));
+        runtime.block_on(async {
+            let mut tracer = Tracer::idle(&Roots::default());
+            let waiting = tracer.samples.waiting.clone();
+            let mut sampling = Sampling::new(10 * MS, procfs.path(), waiting.clone());
+            sampling.begin(targets(blocking, other));
+            assert!(matches!(sampling.step().await, Ok(Step::Done(_))));
+            drop(sampling);
+            tracer.samples.interval_ns = 60_000_000_000;
+            tracer.driver_unloaded();
+            let shown = tracer.samples.clone();
+            assert_eq!(shown.interval_ns, 0, "as requested of this one, no longer stretched");
+            assert_eq!(shown.waiting.count(), 1, "it waits all the same");
+            procfs.answer(blocking);
+            while shown.waiting.count() > 0 {
+                tokio::time::sleep(10 * MS).await;
             }
         });
     }
@@ -316,7 +379,7 @@ mod tests {
         let procfs = Procfs::new();
         let (blocking, other) = (procfs.blocking(4321), procfs.own(77));
         block_on(async {
-            let mut sampling = Sampling::new(1000 * MS, procfs.path());
+            let mut sampling = new(1000 * MS, procfs.path());
             assert_eq!(sampling.overdue(), None, "none is under way");
             sampling.begin(targets(blocking, other));
             tokio::time::advance(LONG - MS).await;

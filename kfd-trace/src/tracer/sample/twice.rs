@@ -1,8 +1,8 @@
 //! Two samples of all queues, for rates where no tracer runs.
 
-use super::aside::PATIENCE;
+use super::order::PATIENCE;
 use super::pass::{Pass, Read, Reader, Sampler};
-use crate::state::State;
+use crate::state::{State, WaitingReaders};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{sleep, spawn};
@@ -11,9 +11,6 @@ use std::time::{Duration, Instant};
 /// Interval between the two readings that make a rate.
 const BETWEEN: Duration = Duration::from_millis(500);
 
-/// Timeout for one sample.
-const TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Reads the pointers of all queues twice. Returns the processes (tgid) that block whoever reads their memory: of their queues
 /// nothing is known.
 ///
@@ -21,12 +18,13 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// One line, if there are too many of these.
 pub fn sample(procfs: &Path, state: &mut State) -> Result<Vec<u32>, String> {
     let targets = state.sought();
-    let mut sampler = Sampler::new(procfs.to_owned());
+    let mut sampler = Sampler::new(procfs.to_owned(), WaitingReaders::default());
     let mut blocking = Vec::new();
     let threads = channel();
     for is_second in [false, true] {
         let reader = sampler.begin(targets.clone(), Instant::now());
         let pass = finished(&mut sampler, reader, &threads, &mut blocking)?;
+        blocking.extend(sampler.slow(Instant::now()));
         let read: Vec<bool> = pass.samples.iter().map(|sample| sample.reading.is_ok()).collect();
         for sample in &pass.samples {
             state.sampled(sample);
@@ -52,7 +50,6 @@ fn finished(
         // The receiver may be gone.
         spawn(move || drop(sender.send(reader.run())));
     };
-    let begun = Instant::now();
     reads(reader);
     loop {
         match done.recv_timeout(PATIENCE / 10) {
@@ -63,11 +60,11 @@ fn finished(
                 let now = Instant::now();
                 let Some(tgid) = sampler.blocks(now) else { continue };
                 match sampler.set_aside(now) {
-                    Some(reader) if begun.elapsed() < TIMEOUT => {
+                    Some(reader) => {
                         blocking.push(tgid);
                         reads(reader);
                     }
-                    _ => return Err(format!("reading the memory of process {tgid} takes too long")),
+                    None => return Err(format!("reading the memory of process {tgid} takes too long")),
                 }
             }
         }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::pointers::samples::sdma;
 use crate::model::pointers::{Counts, Unmeasured};
-use crate::state::Reading;
+use crate::state::{Reading, WaitingReaders};
 
 const S: u64 = 1_000_000_000;
 const OWN: &str = r#"{pid="4321",kfd_process="1",comm="train",gpu_id="58270"}"#;
@@ -135,12 +135,14 @@ fn without_sampling_there_are_no_series() {
     assert_eq!(world.value("kfd_trace_sample_interval_seconds"), Some(0.0));
     assert_eq!(world.value("kfd_trace_sample_age_seconds"), None);
     assert!(!world.text().contains("packets"), "{}", world.text());
+    let waiting = WaitingReaders::default();
+    (0..2).for_each(|_| waiting.begins());
     world.samples = SampleTotals {
         interval_ns: 2_500_000_000,
         successes: 12,
         errors: [(Unmeasured::Denied, 3)].into(),
         cpu_ns: 1_000_000,
-        waiting: 2,
+        waiting,
         last_ns: Some(2 * S),
     };
     for (series, value) in [
