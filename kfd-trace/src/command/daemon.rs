@@ -303,10 +303,7 @@ async fn wait(
 }
 
 /// Waits for as long as the driver is absent for this same reason, and at least for one pause. The files that show it
-/// are few: no other thread wakes up for them.
-///
-/// # Errors
-/// If there is no timer.
+/// are few: no other thread wakes up for them. An error: there is no timer.
 async fn until_worth_trying(
     page: &SharedPage,
     roots: &Roots,

@@ -3,10 +3,11 @@
 use crate::recording::{Feed, FolderLimits, Item, Watch};
 use crate::runtime::clock;
 use crate::runtime::exit::Stop;
+use crate::runtime::output_file;
 use crate::tracer::engine::Tracer;
 use crate::tracer::taping::Taping;
 use std::convert::Infallible;
-use std::fs;
+use std::io::ErrorKind;
 
 /// The recording of a daemon.
 #[derive(Debug)]
@@ -22,8 +23,15 @@ impl Recording {
     /// If there is no thread for it. A folder that cannot be written is tried again.
     pub(super) fn start(limits: &FolderLimits) -> Result<Self, Stop> {
         let folder = &limits.folder;
-        if fs::metadata(folder).is_ok_and(|about| !about.is_dir()) {
-            return Err(Stop::usage(format!("--record: {} is no folder", folder.display())));
+        match output_file::open_folder(folder) {
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                return Err(Stop::usage(format!("--record: {} is no folder", folder.display())));
+            }
+            // A link of somebody else.
+            Err(error) if error.kind() == ErrorKind::Other => {
+                return Err(Stop::usage(format!("--record: {}: {error}", folder.display())));
+            }
+            _ => {}
         }
         let feed = Feed::new(limits, clock::unix_ns());
         let feed = feed.map_err(|error| Stop::failed(format!("cannot record: {error}")))?;
@@ -115,5 +123,22 @@ mod tests {
         assert_eq!(begin.at_ns, tracer.attached_ns);
         let offset_ns = begin.unix_ns - i64::try_from(begin.at_ns).expect("a time");
         assert!(offset_ns.abs_diff(clock::wall_minus_mono_ns()) < 500_000_000, "by both clocks at one time");
+    }
+
+    #[test]
+    fn a_folder_behind_a_link_of_somebody_else_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let [real, link] = ["real", "link"].map(|name| folder.path().join(name));
+        std::fs::create_dir(&real).expect("a folder");
+        std::os::unix::fs::symlink(&real, &link).expect("a link");
+        std::os::unix::fs::lchown(&link, Some(1000), None).expect("root may");
+        let (max_bytes, max_age) = (1 << 20, Duration::from_secs(3600));
+        let limits = FolderLimits { folder: link.join("new"), max_bytes, max_age, file_bytes: 1 << 18 };
+        let why = Recording::start(&limits).expect_err("a link of user 1000").line;
+        assert!(why.contains("is a link of user 1000"), "{why}");
+        assert!(!real.join("new").exists());
     }
 }
