@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// An array of objects instead of a table
     #[arg(long)]
     json: bool,
-    /// Measure the tracer alone, and fail if a figure is more than 5 % above the accepted one
+    /// Measure the tracer alone, and fail if a figure is more than 15 % above the accepted one
     /// (xtask/baselines)
     #[arg(long, conflicts_with = "subjects")]
     check: bool,
