@@ -24,7 +24,7 @@ use crate::runtime::privilege::{self, Reads};
 use crate::runtime::signals::{Hangups, Signals};
 use crate::runtime::stderr::say;
 use crate::runtime::systemd::Supervisor;
-use crate::runtime::ticks::Ticks;
+use crate::runtime::ticks::Turns;
 use crate::serve::shared::{Serving, SharedPage};
 use crate::serve::web::listen;
 use crate::serve::web::settings::{Settings, SettingsSource};
@@ -38,7 +38,6 @@ use crate::tracer::waiting::Waiting;
 use export::Export;
 use past::PastReading;
 use recording::Recording;
-use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -294,31 +293,21 @@ async fn wait(
             supervisor.up(line);
         }
         page.waits_for(&stop.line);
-        let worth_trying = until_worth_trying(page, &tracer.roots, &absent, waiting.pause(&stop));
-        // What is not traced now may have been before.
-        let pause = past.shown_beside(page, worth_trying);
-        let Some(waited) = supervisor.beside(unless(signals, pause)).await else { return Ok(None) };
-        waited.map_err(Stop::failed)?;
+        // As long as the driver is absent for this same reason. The files that show it are few: no other thread wakes up
+        // for them.
+        let mut looks = Turns::each(waiting.pause(&stop));
+        loop {
+            // What is not traced now may have been before.
+            let pause = past.shown_beside(page, looks.next());
+            if supervisor.beside(unless(signals, pause)).await.is_none() {
+                return Ok(None);
+            }
+            if driver::absence(&tracer.roots).as_deref() != Some(&*absent) {
+                break;
+            }
+            page.drop_old();
+        }
     }
-}
-
-/// Waits for as long as the driver is absent for this same reason, and at least for one pause. The files that show it
-/// are few: no other thread wakes up for them. An error: there is no timer.
-async fn until_worth_trying(
-    page: &SharedPage,
-    roots: &Roots,
-    absent: &str,
-    pause: Duration,
-) -> io::Result<()> {
-    let mut looks = Ticks::each(pause)?;
-    // The first is at once.
-    looks.tick().await?;
-    looks.tick().await?;
-    while driver::absence(roots).as_deref() == Some(absent) {
-        page.drop_old();
-        looks.tick().await?;
-    }
-    Ok(())
 }
 
 /// `None`: a signal came first.

@@ -4,19 +4,19 @@
 //! Without a manager that requests this (NOTIFY_SOCKET, WATCHDOG_USEC), sends nothing.
 
 use super::beat::Beat;
-use super::ticks::Ticks;
+use super::ticks::Turns;
 use crate::text::escape;
 use sd_notify::NotifyState;
 use std::fmt::Display;
 use std::io;
 use std::pin::pin;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 /// The loop turns at least this often.
 pub(crate) const TURN: Duration = Duration::from_secs(1);
 
-/// Beside other work, where no manager waits: so that a process that does nothing wakes up seldom.
+/// The same beside other work, so that a process that does nothing wakes up seldom.
 const REST: Duration = Duration::from_secs(4);
 
 /// Anything that is awaited for longer is taken for hanging: work begun elsewhere takes the kernel seconds.
@@ -73,20 +73,11 @@ impl Supervisor {
         }
     }
 
-    /// Awaits work done elsewhere, or a pause; meanwhile reports the process as alive, as long as that is
+    /// Awaits work done elsewhere, or one pause; meanwhile reports the process as alive, as long as that is
     /// credible.
     pub(crate) async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
-        // Without a manager that waits for it, only the health shows it.
-        let every = if self.watchdog.is_some() { TURN } else { REST };
-        let mut ticks = Ticks::each(every).ok();
-        self.beside_turns(work, async || {
-            let ticked = if let Some(ticks) = &mut ticks { ticks.tick().await.is_ok() } else { false };
-            // No timer of the kernel's is left: the runtime's serves, and wakes up more often.
-            if !ticked {
-                sleep(every).await;
-            }
-        })
-        .await
+        let mut turns = Turns::each(self.watchdog.as_ref().map_or(REST, Watchdog::turn));
+        self.beside_turns(work, async || turns.next().await).await
     }
 
     /// [`Self::beside`], alive at each of these turns.
@@ -116,9 +107,14 @@ struct Watchdog {
 }
 
 impl Watchdog {
+    /// Interval between the turns of a loop that does nothing else.
+    fn turn(&self) -> Duration {
+        if self.every <= REST { TURN } else { REST }
+    }
+
     /// Whether the next turn may be too late.
     fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.last.is_none_or(|last| now.duration_since(last) + TURN > self.every);
+        let due = self.last.is_none_or(|last| now.duration_since(last) + self.turn() > self.every);
         if due {
             self.last = Some(now);
         }
@@ -132,7 +128,7 @@ pub(crate) mod tests {
     use crate::runtime::beat::tests::stuck_for;
     use std::cell::RefCell;
     use std::rc::Rc;
-    use tokio::time::advance;
+    use tokio::time::{advance, sleep};
 
     /// A manager that keeps the messages that it gets, with a timeout of one minute.
     pub(crate) fn listening() -> (Supervisor, Rc<RefCell<Vec<String>>>) {
@@ -153,7 +149,7 @@ pub(crate) mod tests {
             supervisor.alive();
             advance(TURN).await;
         }
-        assert_eq!(*messages.borrow(), ["WATCHDOG=1"; 4], "at 0, 30, 60 and 90 s");
+        assert_eq!(*messages.borrow(), ["WATCHDOG=1"; 4], "at 0, 27, 54 and 81 s");
         advance(Duration::from_secs(600)).await;
         assert_eq!(messages.borrow().len(), 4, "nothing turns");
     }
@@ -170,9 +166,9 @@ pub(crate) mod tests {
     async fn what_is_awaited_for_too_long_is_not_covered() {
         let (mut supervisor, messages) = listening();
         supervisor.beside_turns(sleep(Duration::from_secs(100)), async || sleep(TURN).await).await;
-        assert_eq!(messages.borrow().len(), 4, "at 0, 30, 60 and 90 s");
+        assert_eq!(messages.borrow().len(), 4, "at 0, 27, 54 and 81 s");
         supervisor.beside_turns(sleep(LONGEST_WORK * 10), async || sleep(TURN).await).await;
-        assert!(messages.borrow().len() <= 14, "{}", messages.borrow().len());
+        assert!(messages.borrow().len() <= 16, "{}", messages.borrow().len());
     }
 
     #[tokio::test(start_paused = true)]

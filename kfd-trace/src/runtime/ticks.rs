@@ -10,21 +10,47 @@ use std::io;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::time::sleep;
 
 /// The first tick is at once.
 #[derive(Debug)]
 pub(crate) struct Ticks(AsyncFd<OwnedFd>);
 
+/// The first turn is after the interval.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    ticks: Option<Ticks>,
+    every: Duration,
+}
+
+impl Turns {
+    pub(crate) fn each(every: Duration) -> Self {
+        Turns { ticks: Ticks::from(every, every).ok(), every }
+    }
+
+    /// Waits for the next turn; all that were missed are one. Cancel-safe. If the kernel has no timer left, the runtime's
+    /// serves, which wakes the thread more often.
+    pub(crate) async fn next(&mut self) {
+        let ticked = if let Some(ticks) = &mut self.ticks { ticks.tick().await.is_ok() } else { false };
+        if !ticked {
+            sleep(self.every).await;
+        }
+    }
+}
+
 impl Ticks {
     /// # Errors
     /// If the kernel has no timer left, or the runtime cannot wait for it.
     pub(crate) fn each(interval: Duration) -> io::Result<Self> {
+        // At 0 it would be disarmed.
+        Self::from(Duration::from_nanos(1), interval)
+    }
+
+    fn from(first: Duration, interval: Duration) -> io::Result<Self> {
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         let timespec = |duration: Duration| Timespec::try_from(duration).map_err(io::Error::other);
-        // A first expiration at 0 would disarm it.
-        let first = timespec(Duration::from_nanos(1))?;
-        let times = Itimerspec { it_interval: timespec(interval)?, it_value: first };
+        let times = Itimerspec { it_interval: timespec(interval)?, it_value: timespec(first)? };
         timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
         // SAFETY: the descriptor is kept open until it is dropped with this.
         let timer =
@@ -54,7 +80,7 @@ impl Ticks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::thread::sleep;
+    use std::thread;
     use std::time::Instant;
     use tokio::time::timeout;
 
@@ -66,10 +92,20 @@ mod tests {
         let begin = Instant::now();
         ticks.tick().await.expect("a tick");
         assert!(begin.elapsed() < 190 * MS, "{:?}", begin.elapsed());
-        sleep(500 * MS);
+        thread::sleep(500 * MS);
         ticks.tick().await.expect("a tick");
         assert!(timeout(20 * MS, ticks.tick()).await.is_err(), "two were missed");
         ticks.tick().await.expect("a tick");
         assert!(begin.elapsed() >= 590 * MS, "{:?}", begin.elapsed());
+    }
+
+    #[tokio::test]
+    async fn turns_come_with_and_without_a_timer_of_the_kernel() {
+        for mut turns in [Turns::each(20 * MS), Turns { ticks: None, every: 20 * MS }] {
+            let begin = Instant::now();
+            turns.next().await;
+            turns.next().await;
+            assert!(begin.elapsed() >= 39 * MS, "{:?}", begin.elapsed());
+        }
     }
 }

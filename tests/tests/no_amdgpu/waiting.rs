@@ -3,6 +3,8 @@
 use kfd_trace_tests::harness::Daemon;
 use kfd_trace_tests::harness::tracer::run;
 use kfd_trace_tests::harness::wait::SOON;
+use std::thread::sleep;
+use std::time::Duration;
 
 #[test]
 fn the_daemon_waits_and_says_so() {
@@ -27,6 +29,17 @@ fn the_daemon_waits_and_says_so() {
     let of_open = |name, key| metrics.sum(name, &[(key, "open")]);
     assert_eq!(of_open("kfd_trace_records_total", "kind"), None, "nor here");
     assert_eq!(of_open("kfd_trace_probe_hits_total", "probe"), None, "nor here");
+    daemon.stop().expect("a clean stop");
+}
+
+/// Longer than what is awaited elsewhere may take: nothing hangs while nothing is there.
+#[test]
+fn a_daemon_that_waits_for_long_is_healthy() {
+    let mut daemon = Daemon::spawn(&[]).expect("a daemon");
+    daemon.wait_stderr("the amdgpu driver is not loaded", SOON).expect("its reason");
+    sleep(Duration::from_secs(330));
+    let health = daemon.get("/-/healthy").expect("an answer");
+    assert_eq!(health.status, 200, "{}", health.body);
     daemon.stop().expect("a clean stop");
 }
 

@@ -84,15 +84,15 @@ impl PastReading {
     }
 
     /// Does this, and shows what was read as soon as that is done.
-    pub(super) async fn shown_beside<T>(&mut self, page: &SharedPage, act: impl Future<Output = T>) -> T {
+    pub(super) async fn shown_beside(&mut self, page: &SharedPage, act: impl Future<Output = ()>) {
         let mut act = pin!(act);
         while self.reads.is_some() {
             tokio::select! {
-                done = &mut act => return done,
+                () = &mut act => return,
                 () = sleep(PAUSE) => self.shows_on(page),
             }
         }
-        act.await
+        act.await;
     }
 
     /// Shows what was read, if that is done.

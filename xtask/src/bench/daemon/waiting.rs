@@ -18,8 +18,7 @@ const SETTLES: Duration = Duration::from_secs(5);
 /// How long it is watched.
 const WATCHED: Duration = Duration::from_secs(30);
 
-/// In [`WATCHED`]: twelve looks at sysfs, seven turns that show it is alive, and three pulses between both processes,
-/// which wake up three threads each: 27 to 29 were measured.
+/// In [`WATCHED`]: twelve looks at sysfs, and three pulses between both processes, which wake up three threads each.
 const MOST_WAKE_UPS: i64 = 35;
 
 /// Heap and stacks, bytes: what it has beyond the file of the program.
