@@ -48,11 +48,20 @@ pub fn belongs<'a>(paths: impl IntoIterator<Item = &'a str>) -> Belongs {
     found
 }
 
-/// The beginning of a cgroup path that managers of the node have made: up to the outermost container, pod, Slurm job or
-/// user's slice, or else the outermost unit; empty if it has none. What is below that, its tenant may have made, under any
-/// name.
+/// The beginning of a cgroup path that managers of the node have made. What is below that, its tenant may have made, under
+/// any name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share<'p> {
+    /// Up to the outermost container, pod, Slurm job or user's slice: all that is in it is one tenant's, whatever its users.
+    Whole(&'p str),
+    /// Else up to the outermost unit, which may have several users; empty if there is none. A service that may make cgroups
+    /// (`Delegate=`) can name them as containers are named, and so be several tenants.
+    ByUser(&'p str),
+}
+
+/// Which share of a node a cgroup path is in.
 #[must_use]
-pub fn tenant(path: &str) -> &str {
+pub fn share(path: &str) -> Share<'_> {
     let mut names: Vec<&str> = Vec::new();
     let mut unit = "";
     let mut end = 0;
@@ -72,10 +81,10 @@ pub fn tenant(path: &str) -> &str {
             || container::find(&names, false).is_some()
             || slurm::find(&names).is_some()
         {
-            return upto;
+            return Share::Whole(upto);
         }
     }
-    unit
+    Share::ByUser(unit)
 }
 
 /// systemd's slice of one user. Its parent may be above what a tracer in a namespace sees.

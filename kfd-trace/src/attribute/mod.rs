@@ -15,7 +15,7 @@ mod sysfs_file;
 pub mod task;
 
 pub use births::births;
-pub use cgroup::{Belongs, Container, Runtime, SlurmStep, belongs, tenant};
+pub use cgroup::{Belongs, Container, Runtime, Share, SlurmStep, belongs, share};
 pub use driver_sysfs::{Costly, KfdSysfs, SysfsProcess, SysfsQueue};
 pub use gpu::{Gpu, GpuOrder, Pool, Slots, Topology};
 pub use pods::PodNames;

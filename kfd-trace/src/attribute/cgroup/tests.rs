@@ -170,13 +170,17 @@ fn a_tenant_is_what_managers_of_the_node_have_made() {
         (user.to_owned(), format!("{user}/user@1000.service/user.slice/libpod-{ID}.scope/container")),
         (user.to_owned(), format!("{user}/user@1000.service/kubepods/pod{UID}/{ID}")),
         (format!("/docker/{ID}"), format!("/docker/{ID}/kubepods/pod{UID}/{OTHER}")),
-        ("/system.slice/train.service".to_owned(), "/system.slice/train.service/worker.service".to_owned()),
         (format!("/../../pod{UID}"), format!("/../../pod{UID}/{ID}")),
-        (String::new(), "/mine/of/root".to_owned()),
-        (String::new(), "/".to_owned()),
-        (String::new(), String::new()),
     ] {
-        assert_eq!(tenant(&path), of, "{path}");
+        assert_eq!(share(&path), Share::Whole(&of), "{path}");
+    }
+    for (of, path) in [
+        ("/system.slice/train.service", "/system.slice/train.service/worker.service"),
+        ("", "/mine/of/root"),
+        ("", "/"),
+        ("", ""),
+    ] {
+        assert_eq!(share(path), Share::ByUser(of), "{path}");
     }
 }
 

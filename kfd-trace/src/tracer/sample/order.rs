@@ -65,7 +65,7 @@ impl Order {
 
     /// Which one is read now; `None` at the end. What is left out for want of time is added to `late`.
     pub(super) fn next(&mut self, late: &mut Vec<Target>) -> Option<Target> {
-        if self.slow >= LONGEST {
+        if self.slow >= LONGEST && !self.rest.is_empty() {
             let slowest =
                 self.tenants.iter().max_by_key(|(_, slow)| slow.spent).map(|(tenant, _)| tenant.clone());
             slowest.into_iter().for_each(|tenant| self.is_slow(tenant));
@@ -104,8 +104,9 @@ impl Order {
         (LONGEST.saturating_sub(self.slow) / 4).clamp(LEAST, PATIENCE)
     }
 
-    /// Reading this one took so long, or has until it was given up.
+    /// Reading this one took so long, or has until it was given up. How much later that was noticed is not its doing.
     pub(super) fn took(&mut self, target: &Target, took: Duration) {
+        let took = took.min(PATIENCE);
         if took >= SLOW {
             self.tenants.entry(Tenant::of(target)).or_default().spent += took;
             self.slow += took;
@@ -189,6 +190,15 @@ mod tests {
         }
         let (read, left_out, _) = pass(&mut order, &all, |_, _| MS / 100);
         assert_eq!((read[0].0, left_out), (0, 0), "it is forgiven");
+    }
+
+    #[test]
+    fn one_answer_that_came_very_late_leaves_out_nobody_next_time() {
+        let mut order = Order::default();
+        let all = [target(1, 0), target(2, 1000)];
+        pass(&mut order, &all, |target, _| if target.uid == Some(0) { 3_600_000 * MS } else { MS / 100 });
+        let (read, left_out, _) = pass(&mut order, &all, |_, _| MS / 100);
+        assert_eq!((read.len(), left_out), (2, 0));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! thread that it blocks can be left to it ([`Sampler::set_aside`]), so that another one reads the rest.
 
 use super::aside::{Aside, MOST};
-use super::order::Order;
+use super::order::{Order, PATIENCE};
 use super::tenant::Tenant;
 use crate::attribute::memory::ProcessMemory;
 use crate::model::pointers::{Pointers, Unmeasured};
@@ -135,7 +135,6 @@ impl Sampler {
         let (target, _) = reads.reading.take_if(blocks)?;
         self.aside.put(&target);
         reads.memories.remove(&target.key);
-        // How much later that was noticed is not the process's doing.
         reads.order.took(&target, patience);
         // Others of its tenant may be left alone now, too.
         let late = reads.order.take(|target| self.aside.has(target, now));
@@ -165,6 +164,17 @@ impl Sampler {
     /// The thread that was left to this process is back.
     pub(crate) fn returned(&mut self, key: ProcessKey, now: Instant) {
         self.aside.returned(key, now);
+    }
+}
+
+/// A thread that reads goes on until it is through with its process, and counts as long as that blocks it.
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        let mut reads = lock(&self.shared);
+        if reads.reading.take().is_some() {
+            reads.thread += 1;
+            self.waiting.begins();
+        }
     }
 }
 
@@ -248,7 +258,8 @@ impl Reads {
     fn read(&mut self) {
         let Some((target, since)) = self.reading.take() else { return };
         let took = since.elapsed();
-        let is_slow = took > self.order.patience();
+        // Late in a sample little patience is left, and what takes a tenth of a second may be innocent.
+        let is_slow = took > self.order.patience().max(PATIENCE / 4);
         self.order.took(&target, took);
         if is_slow {
             self.slow.push(target);

@@ -335,6 +335,13 @@ mod tests {
             runtime.block_on(async {
                 let mut sampling = new(1000 * MS, procfs.path());
                 sampling.begin(targets(blocking, other));
+                let blocks = |sampling: &Sampling| {
+                    let sampler = sampling.sampler.as_ref().expect("it samples");
+                    sampler.blocks(std::time::Instant::now() + 2 * PATIENCE)
+                };
+                while blocks(&sampling).is_none() {
+                    std::thread::sleep(MS);
+                }
                 std::thread::sleep(PATIENCE + 100 * MS);
                 if answers {
                     procfs.answer(blocking);

@@ -64,6 +64,8 @@ fn finished(
                         blocking.push(tgid);
                         reads(reader);
                     }
+                    // It has just been read.
+                    None if sampler.blocks(now).is_none() => {}
                     None => return Err(format!("reading the memory of process {tgid} takes too long")),
                 }
             }
