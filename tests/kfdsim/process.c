@@ -96,7 +96,12 @@ int process_init(void)
 {
 	int err = register_kprobe(&bind_probe);
 
-	return err ? err : register_kretprobe(&pqm_probe);
+	if (err)
+		return err;
+	err = register_kretprobe(&pqm_probe);
+	if (err)
+		unregister_kprobe(&bind_probe);
+	return err;
 }
 
 int sim_vms_init(struct sim *s)
