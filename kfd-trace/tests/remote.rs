@@ -4,6 +4,8 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 /// Ended when it is dropped.
 struct Daemon {
@@ -55,6 +57,10 @@ fn a_daemon_without_a_driver_is_told_from_one_that_is_not_there() {
     assert!(line.contains(&format!("{}: nothing is traced there: ", daemon.url)), "{line}");
     let url = daemon.url.clone();
     drop(daemon);
+    // The process that serves has its sockets until it has ended, too.
+    while TcpStream::connect(url.trim_start_matches("http://")).is_ok() {
+        sleep(Duration::from_millis(10));
+    }
     let (code, line) = refused(&mut kfd_trace(&["ps", "--json", "--url", &url]));
     assert!(code == Some(1) && line.contains("it refuses the connection; "), "{line}");
 }
