@@ -30,7 +30,7 @@ use log::LevelFilter;
 use rustix::fs::OFlags;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, IsTerminal as _};
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -252,7 +252,8 @@ fn run_command(roots: Roots, args: RunArgs, record: Option<File>) -> Result<u8> 
     let run_as = RunAs::choose(request, Path::new("/proc")).map_err(Stop::usage)?;
     let (out, is_terminal) = match &output {
         Some(path) => {
-            let file = created(path).with_context(|| format!("cannot create {}", path.display()))?;
+            let file = output_file::open(path, 0o666, OFlags::empty());
+            let file = file.with_context(|| format!("cannot create {}", path.display()))?;
             (Stdout::file(file), false)
         }
         None => {
@@ -264,16 +265,6 @@ fn run_command(roots: Roots, args: RunArgs, record: Option<File>) -> Result<u8> 
     privilege::give_up(&roots, Reads { signals: run_as.is_some(), ..reads(&ring) })?;
     let options = trace::StreamOptions { summary_only, ..stream_options(roots, lines, &ring, is_terminal) };
     block_on(trace::run_command(&options, out, launched, record))
-}
-
-/// An empty file.
-fn created(path: &Path) -> io::Result<File> {
-    let file = output_file::open(path, 0o666, OFlags::empty())?;
-    // A pipe or a device has nothing to remove.
-    if file.metadata()?.is_file() {
-        file.set_len(0)?;
-    }
-    Ok(file)
 }
 
 /// What the stream reads.

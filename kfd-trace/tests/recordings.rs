@@ -28,7 +28,48 @@ fn what_a_file_has_stays_where_nothing_can_be_traced() {
     fs::write(&file, "of last night").expect("a file");
     let (code, why) = records(&file);
     assert_eq!(code, Some(3), "{why}");
+    let output =
+        kfd_trace(&["run", "--path.sysfs=/nowhere", "-o", file.to_str().expect("a name"), "--", "true"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert_eq!(fs::read(&file).expect("the file"), b"of last night");
+}
+
+/// A zone that is two hours ahead, as zic writes it (RFC 9636).
+fn two_hours_ahead() -> Vec<u8> {
+    let mut file = Vec::new();
+    for _ in 0..2 {
+        file.extend(b"TZif2");
+        file.extend([0; 15]);
+        // One type of local time, and four bytes of its name.
+        for count in [0_u32, 0, 0, 0, 1, 4] {
+            file.extend(count.to_be_bytes());
+        }
+        file.extend(7200_i32.to_be_bytes());
+        file.extend([0, 0]);
+        file.extend(b"XST\0");
+    }
+    file.extend(b"\nXST-2\n");
+    file
+}
+
+#[test]
+fn times_are_of_the_zone_that_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("Ocean")).expect("a folder");
+    fs::write(folder.path().join("Ocean/Xanadu"), two_hours_ahead()).expect("a file");
+    let recording = folder.path().join("a.rec");
+    fs::write(&recording, compress(LINES.as_bytes()).expect("a block")).expect("a file");
+    let replayed = |zone: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kfd-trace"));
+        command.arg("replay").arg(&recording).env("TZ", zone).env("TZDIR", folder.path());
+        String::from_utf8(command.output().expect("the program").stdout).expect("text")
+    };
+    let hours = |text: &str| {
+        let hours = text.lines().find_map(|line| line.get(..2)?.parse::<u32>().ok());
+        hours.expect("a line begins with its time")
+    };
+    let (utc, there) = (replayed("UTC0"), replayed("Ocean/Xanadu"));
+    assert_eq!(hours(&there), (hours(&utc) + 2) % 24, "{utc}{there}");
 }
 
 #[test]

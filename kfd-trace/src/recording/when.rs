@@ -1,6 +1,6 @@
 //! A time in a recording, as a user gives it. In: text, and when the recording begins. Out: a time.
 
-use jiff::civil::Time;
+use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use std::str::FromStr;
@@ -9,7 +9,9 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     At(Timestamp),
-    /// The first time that clocks of the reader's zone show this.
+    /// When clocks of the reader's zone show this.
+    Local(DateTime),
+    /// The first time that they show this.
     OfDay(Time),
     /// After the begin.
     After(SignedDuration),
@@ -23,10 +25,14 @@ impl FromStr for When {
             .strip_prefix('+')
             .and_then(|span| span.parse().ok())
             .filter(|span| !SignedDuration::is_negative(span));
+        // A date alone is a DateTime, too, and a date with a time a Time.
+        let has_time = text.contains(':');
+        let has_date = text.contains('-');
         after
             .map(When::After)
             .or_else(|| text.parse().ok().map(When::At))
-            .or_else(|| text.parse().ok().map(When::OfDay))
+            .or_else(|| text.parse().ok().filter(|_| has_time && has_date).map(When::Local))
+            .or_else(|| text.parse().ok().filter(|_| has_time && !has_date).map(When::OfDay))
             .ok_or_else(|| "try 14:03:27, 2026-11-24T14:03:27Z or +90s (after its begin)".to_owned())
     }
 }
@@ -39,6 +45,7 @@ impl When {
         let begin = Timestamp::from_nanosecond(i128::from(begin_ns)).ok()?;
         let at = match self {
             When::At(at) => at,
+            When::Local(at) => at.to_zoned(zone.clone()).ok()?.timestamp(),
             When::After(span) => begin.checked_add(span).ok()?,
             When::OfDay(time) => {
                 let day = begin.to_zoned(zone.clone());
@@ -73,12 +80,18 @@ mod tests {
         let texts =
             ["2026-09-21T14:13:30Z", "2026-09-21T16:13:30+02:00", "14:13:30", "14:13:30.5", "+10s", "+1m30s"];
         assert_eq!(texts.map(seconds), [Some(10), Some(10), Some(10), Some(10), Some(10), Some(90)]);
+        assert_eq!(
+            ["2026-09-21T14:13:30", "2026-09-21 14:13:30"].map(seconds),
+            [Some(10); 2],
+            "in the reader's zone"
+        );
+        assert_eq!(seconds("2026-09-20T14:13:30"), Some(10 - 24 * 3600), "the date counts");
         assert_eq!(seconds("14:13"), Some(24 * 3600 - 20), "of the next day: it was over at the begin");
     }
 
     #[test]
     fn what_is_no_time_is_refused_with_examples() {
-        for text in ["", "10s", "+", "+-5s", "yesterday", "25:00", "2026-09-21"] {
+        for text in ["", "10s", "+", "+-5s", "yesterday", "25:00", "2026-09-21", "14", "141330"] {
             let why = text.parse::<When>().expect_err(text);
             assert!(why.contains("+90s"), "{why}");
         }

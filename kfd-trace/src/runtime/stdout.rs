@@ -39,13 +39,17 @@ pub fn room(ring_bytes: u32) -> usize {
 /// An unbuffered copy of standard output's descriptor. Another process that shares it may have made it
 /// non-blocking.
 #[derive(Debug)]
-pub struct Stdout(File);
+pub struct Stdout {
+    file: File,
+    /// What was in it before the first write goes.
+    replaces: bool,
+}
 
 impl Stdout {
     /// # Errors
     /// If there is no free descriptor.
     pub fn new() -> io::Result<Self> {
-        Ok(Stdout(io::stdout().as_fd().try_clone_to_owned()?.into()))
+        Ok(Stdout { file: io::stdout().as_fd().try_clone_to_owned()?.into(), replaces: false })
     }
 
     /// The same of standard error, for a command that has standard output for itself.
@@ -53,22 +57,27 @@ impl Stdout {
     /// # Errors
     /// If there is no free descriptor.
     pub fn stderr() -> io::Result<Self> {
-        Ok(Stdout(io::stderr().as_fd().try_clone_to_owned()?.into()))
+        Ok(Stdout { file: io::stderr().as_fd().try_clone_to_owned()?.into(), replaces: false })
     }
 
-    /// A file in its place.
+    /// A file in its place. It stays as it is until there is something to write: it may be an earlier run's, and this one may
+    /// not begin.
     #[must_use]
     pub fn file(file: File) -> Self {
-        Stdout(file)
+        Stdout { file, replaces: true }
     }
 }
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A pipe or a device has nothing to remove.
+        if std::mem::take(&mut self.replaces) && self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+        }
         loop {
-            match self.0.write(bytes) {
+            match self.file.write(bytes) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], None)?;
+                    poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], None)?;
                 }
                 written => return written,
             }
