@@ -18,9 +18,10 @@ impl State {
         match event.body.kind().subject() {
             Subject::Caller | Subject::Gpu => self.apply_unowned(event, &mut change),
             Subject::Process | Subject::Queue => {
-                if !self.apply_to_row(event, &mut change)
+                let alone = changes_row_alone(&event.body);
+                if !(alone && self.apply_to_row(event, &mut change))
                     && let Some(key) = self.owner(event, &mut change)
-                    && !self.apply_to_row(event, &mut change)
+                    && !(alone && self.apply_to_row(event, &mut change))
                 {
                     self.apply_owned(key, event, &mut change);
                 }
@@ -29,8 +30,8 @@ impl State {
         change
     }
 
-    /// Applies what changes the row of its process and the totals, and nothing else, with one look-up of the row: most
-    /// records are of this kind. False: the event changes more, or there is no live row.
+    /// Applies what [`changes_row_alone`], with one look-up of the row: most records are of this kind. False:
+    /// there is no such row.
     #[inline(never)]
     fn apply_to_row(&mut self, event: &Event, change: &mut Change) -> bool {
         let Some(key) = event.process.map(ProcessKey::Traced) else { return false };
@@ -46,7 +47,8 @@ impl State {
             Body::QueuesSuspended(call) => row.suspend_queues(call, event),
             Body::QueuesResumed(call) => row.resume_queues(call, event),
             Body::Ioctl(call) => row.memory.call(call, now, allocations),
-            // What became of each GPU is in its own evictions and restores.
+            // Of a failed eviction, what became of each GPU is in its own
+            // evictions and restores.
             Body::EvictFailed(_) => {}
             _ => return false,
         }
@@ -220,6 +222,21 @@ impl State {
         }
         self.end_process(key, now_ns, Cause::LeftAtRelease, change);
     }
+}
+
+/// Whether an event changes the row of its process and the totals, and nothing else.
+fn changes_row_alone(body: &Body) -> bool {
+    matches!(
+        body,
+        Body::Ioctl(_)
+            | Body::QueueUpdate(_)
+            | Body::MqdWrite { .. }
+            | Body::Evict(_)
+            | Body::Restore(_)
+            | Body::EvictFailed(_)
+            | Body::QueuesSuspended(_)
+            | Body::QueuesResumed(_)
+    )
 }
 
 impl Process {
