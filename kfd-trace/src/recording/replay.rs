@@ -115,7 +115,10 @@ impl Replay {
         item: Item,
         show: &mut impl FnMut(&Replay, Line<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        if self.too_large || self.overfills(&item) {
+        if self.too_large {
+            return Ok(());
+        }
+        if self.overfills(&item) {
             self.refuse();
             return Ok(());
         }

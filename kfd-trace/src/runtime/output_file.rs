@@ -31,7 +31,7 @@ pub fn open(path: &Path, mode: u32, flags: OFlags) -> io::Result<File> {
 /// Opens a folder.
 ///
 /// # Errors
-/// As above.
+/// Those of open(2); one line for a link of somebody else.
 pub fn open_folder(path: &Path) -> io::Result<File> {
     walk(path, FOLDER, Mode::empty())
 }

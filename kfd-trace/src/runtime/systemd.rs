@@ -16,7 +16,7 @@ use tokio::time::Instant;
 /// The loop turns at least this often.
 pub(crate) const TURN: Duration = Duration::from_secs(1);
 
-/// The same beside other work, so that a process that does nothing wakes up seldom.
+/// Beside other work the loop turns this often, so that a process that does nothing wakes up seldom.
 const REST: Duration = Duration::from_secs(4);
 
 /// Anything that is awaited for longer is taken for hanging: work begun elsewhere takes the kernel seconds.

@@ -92,7 +92,7 @@ fn mapped(root: &Path, map: &str) -> Vec<Range<u64>> {
     }
 }
 
-/// Of a line `INSIDE OUTSIDE COUNT`.
+/// The numbers inside, from a line `INSIDE OUTSIDE COUNT`.
 fn inside(line: &str) -> Option<Range<u64>> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [inside, _, count] = words[..] else { return None };
@@ -106,10 +106,11 @@ fn range<'a>(mut numbers: impl Iterator<Item = &'a str>) -> Option<Range<u64>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
+    /// A root with these files.
+    pub(in crate::runtime) fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = root.path().join(path);

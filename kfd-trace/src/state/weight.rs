@@ -42,7 +42,7 @@ impl State {
 }
 
 impl Scheduled {
-    /// Of its maps; errnos are the file's own.
+    /// How many its maps have. Errnos count, since a file can name any.
     fn entries(&self) -> usize {
         let lists: usize = self.lists.values().map(|lists| 1 + lists.failed.len()).sum();
         let sums = self.preempted.values().chain(self.mes.values());

@@ -65,7 +65,7 @@ fn reported(metrics: &Metrics, unit: &str, pid: u32) -> Option<Counts> {
     Some((of("submitted")?, of("retired")?))
 }
 
-/// The same for its queue with this number.
+/// The reported counts of a process's queue with this number; `None` where there is no series.
 fn reported_of_queue(
     metrics: &Metrics,
     unit: &str,

@@ -287,7 +287,7 @@ metrics! {
     SAMPLES = Counter "kfd_trace_samples_total" []
         "Successful readings of a queue's pointers in the memory of its process.";
     SAMPLE_ERRORS = Counter "kfd_trace_sample_errors_total" ["reason"]
-        "Failed readings of a queue's pointers: denied, gone (the address space ended), unreadable, foreign (the memory is no queue's, or not this one's any more), went_back, descriptors, failed, or late (it blocks its reader, and is set aside; or its user and pod took more than their part of the sample).";
+        "Failed readings of a queue's pointers: denied, gone (the address space ended), unreadable, foreign (the memory is no queue's, or not this one's any more), went_back, descriptors, failed, or late (it blocks its reader, and is set aside; or its tenant took more than its part of the sample).";
     SAMPLE_INTERVAL = Gauge "kfd_trace_sample_interval_seconds" []
         "Time from one sample of all queues to the next: --sample.interval, or longer, so that sampling takes no more than 1 % of a CPU; 0 where it is off.";
     SAMPLE_CPU = Counter "kfd_trace_sample_cpu_seconds_total" []

@@ -61,17 +61,7 @@ fn confined_context(context: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A root with these files.
-    fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        root
-    }
+    use crate::runtime::unused_user::tests::root;
 
     /// What was written of this attribute.
     fn written(root: &tempfile::TempDir, attribute: &str) -> String {

@@ -64,7 +64,7 @@ struct Current {
     stopping: bool,
     /// Of the running process.
     control: Option<UnixStream>,
-    /// Of a process that has not started yet.
+    /// A process that has not started yet is connected by this.
     starting: Option<UnixStream>,
     /// Number of the running process.
     process: u64,

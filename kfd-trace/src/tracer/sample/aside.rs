@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// pointer of a queue is enough. A thread that waits costs some 20 KiB.
 pub(super) const MOST: usize = 64;
 
-/// Of these, those that wait for processes of one tenant: the tenant's others are not read then.
+/// So many may wait for processes of one tenant: the tenant's others are not read then.
 const MOST_OF_TENANT: usize = 4;
 
 /// How long a process is not read after it has blocked once; twice as long each further time.

@@ -32,7 +32,7 @@ pub(super) struct Order {
     slow: Duration,
     /// What was left out of this sample, and of how many before it.
     left_out: BTreeMap<ProcessKey, u32>,
-    /// The same of the last sample.
+    /// What was left out of the last sample, likewise.
     left_out_before: BTreeMap<ProcessKey, u32>,
     /// Tenants that are to be reported.
     unreported: Vec<Tenant>,
