@@ -8,7 +8,7 @@ use crate::closing::Totals;
 use crate::passed::Passed;
 use crate::run::{self, step};
 use crate::vm::guest;
-use crate::vm::matrix::Column;
+use crate::vm::matrix::{Column, Matrix};
 use crate::vm::testbed::{Bench, Tested};
 use crate::vm::{self, Boots, Selection};
 use crate::vm::{boots, fixtures};
@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Only format, lints, unit tests, and the core of the VM tests on one kernel
     #[arg(long)]
     fast: bool,
+    /// Each test on each kernel: also what a further kernel has hardly ever shown to be wrong
+    #[arg(long, conflicts_with = "fast")]
+    everything: bool,
     /// Leave out what passed before on this very tree
     #[arg(long)]
     resume: bool,
@@ -101,7 +104,7 @@ pub(crate) fn test(args: &Args) -> Result<bool> {
     // The guests' programs are built by the first of their threads: linking them takes one CPU for minutes.
     let guests = || {
         let bench = bench.get_or_init(Bench::new).as_ref().ok();
-        let new = |bench| Boots::new(bench, &columns(bench, args.fast), selection);
+        let new = |bench| Boots::new(bench, &columns(bench.matrix(), args), selection);
         if let Some(boots) = boots.get_or_init(|| bench.map(new)) {
             boots.work();
         }
@@ -129,8 +132,9 @@ pub(crate) fn test(args: &Args) -> Result<bool> {
 }
 
 /// The kernels to boot: those at hand, or with `--fast` the one on which everything is run.
-fn columns(bench: &Bench, fast: bool) -> Vec<Column> {
-    bench.matrix().tested().into_iter().filter(|column| column.all || !fast).collect()
+fn columns(matrix: &Matrix, args: &Args) -> Vec<Column> {
+    let columns = if args.everything { matrix.everything() } else { matrix.tested() };
+    columns.into_iter().filter(|column| column.all || !args.fast).collect()
 }
 
 /// Results of the checks of this machine.

@@ -3,10 +3,13 @@
 //! switch in the tracer.
 
 use super::tracer;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use memchr::memmem;
 use serde_json::Value;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// The shipped table.
@@ -17,34 +20,38 @@ pub struct OtherTable {
     program: Vec<u8>,
     /// Place of the table in it.
     at: usize,
-    folder: TempDir,
+    path: PathBuf,
+    _folder: TempDir,
 }
 
 impl OtherTable {
     pub fn new() -> Result<Self> {
         let program = fs::read(tracer::path()).context("read the tracer's program")?;
-        let table = TABLE.as_bytes();
-        let starts = |at: &usize| program[*at..].starts_with(table);
-        let first = table.first().context("an empty table")?;
-        let mut places = program.iter().enumerate().filter(|(_, byte)| *byte == first).map(|(at, _)| at);
-        let at = places.find(starts).context("the table is not in the program as text")?;
-        ensure!(places.find(starts).is_none(), "the table is in the program twice");
-        Ok(Self { program, at, folder: tempfile::Builder::new().tempdir_in("/run")? })
+        let places = Vec::from_iter(memmem::find_iter(&program, TABLE).take(2));
+        let [at] = places[..] else { bail!("the table is in the program {} times as text", places.len()) };
+        let folder = tempfile::Builder::new().tempdir_in("/run")?;
+        Ok(Self { program, at, path: folder.path().join("kfd-trace"), _folder: folder })
     }
 
-    /// The path of a tracer with this table; the one before is overwritten.
+    /// The path of a tracer with this table; the one before has it, too, unless it still runs.
     pub fn tracer(&mut self, table: &Value) -> Result<String> {
         let text = table.to_string();
         ensure!(text.len() <= TABLE.len(), "{} bytes do not fit into {}", text.len(), TABLE.len());
         let place = &mut self.program[self.at..self.at + TABLE.len()];
         place.fill(b' ');
         place[..text.len()].copy_from_slice(text.as_bytes());
-        let path = self.folder.path().join("kfd-trace");
-        // A file that is executed cannot be written to, but replaced.
-        let new = self.folder.path().join("new");
-        fs::write(&new, &self.program)?;
-        fs::set_permissions(&new, Permissions::from_mode(0o755))?;
-        fs::rename(new, &path)?;
-        Ok(path.display().to_string())
+        // Of 23 MB these are few: an emulated CPU takes a second for the whole.
+        match File::options().write(true).open(&self.path) {
+            Ok(written) => written.write_all_at(place, u64::try_from(self.at)?)?,
+            // The first; or the one before is executed, and can be replaced only.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ExecutableFileBusy) => {
+                let new = self.path.with_extension("new");
+                fs::write(&new, &self.program)?;
+                fs::set_permissions(&new, Permissions::from_mode(0o755))?;
+                fs::rename(new, &self.path)?;
+            }
+            Err(error) => return Err(error).with_context(|| format!("write to {}", self.path.display())),
+        }
+        Ok(self.path.display().to_string())
     }
 }

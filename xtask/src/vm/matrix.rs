@@ -21,6 +21,8 @@ pub(crate) struct Column {
     pub(crate) mes: bool,
     /// Everything is run on it, including what is the same on every kernel.
     pub(crate) all: bool,
+    /// Its stages leave no test to `cargo xtask test --everything`.
+    pub(crate) whole: bool,
     pub(crate) types: Types,
     /// Its only stages; otherwise all that it can run.
     pub(crate) only: Option<&'static [&'static str]>,
@@ -86,13 +88,11 @@ const MOST_WANTED: [Series; 5] = [Series::V6_12, Series::V7_2, Series::V6_1, Ser
 /// The series that the test command runs with a types file, most wanted first. The first has no other types.
 const BY_FILE: [Series; 5] = [Series::V5_10, Series::V6_1, Series::V7_2, Series::V6_12, Series::V7_3];
 
-/// A series, another whose driver is much like its own, and the stages that the test command then runs of the
-/// first: those that the other one does not run, and what is quick. `cargo xtask vm --kernel` runs them all.
-const LEFT_TO: [(Series, Series, &[&str]); 3] = [
-    (Series::V6_1, Series::V5_10, &["no_amdgpu", "no_gpu", "sim"]),
-    (Series::V7_2, Series::V7_3, &["no_amdgpu", "no_gpu", "life", "mi300", "cpx", "mes", "nohws"]),
-    (Series::V7_3, Series::V7_2, &["no_amdgpu", "no_gpu", "sim"]),
-];
+/// The stages that the test command runs of a kernel that is neither the main one nor the one with a types file: its verifier
+/// and its driver take all probes, and queues are followed from their creation to their end. Where kfdsim cannot be built, and on
+/// the kernel of the types file, it is what needs no GPU.
+const OF_OTHERS: [&str; 1] = ["nohws"];
+const WITHOUT_GPUS: [&str; 2] = ["no_amdgpu", "no_gpu"];
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matrix {
@@ -122,6 +122,7 @@ impl Matrix {
                 nodes: series.has_nodes(),
                 mes: series.has_nodes(),
                 all: false,
+                whole: true,
                 types: Types::Kernel,
                 only: None,
             });
@@ -138,28 +139,33 @@ impl Matrix {
         self.of(series).is_some_and(|column| column.built && column.typed())
     }
 
-    /// What the test command runs: each kernel as it is, and one with a types file in the place of the module's
-    /// BTF. `cargo xtask vm --types file` runs that on the others.
+    /// What the test command runs: everything on one kernel, queues and memory on the one with a types file in the
+    /// place of the module's BTF, and a few tests on each other one.
     pub(crate) fn tested(&self) -> Vec<Column> {
-        let by_file = BY_FILE.iter().filter_map(|series| self.of(*series)).find(|column| column.built);
-        let by_file = by_file.map(|column| Column {
-            types: Types::File,
-            only: Some(&["sim", "life"]),
-            all: false,
-            ..column
-        });
-        let usual = |column: &Column| Column {
-            only: if column.all { None } else { self.not_left(column.series) },
-            ..*column
+        let by_file = self.by_file();
+        let usual = |column: &Column| {
+            let is_by_file = by_file.is_some_and(|one| one.series == column.series);
+            let only = match column {
+                Column { all: true, .. } => None,
+                Column { built: true, .. } if !is_by_file => Some(&OF_OTHERS[..]),
+                _ => Some(&WITHOUT_GPUS[..]),
+            };
+            Column { only, whole: false, ..*column }
         };
         by_file.into_iter().chain(self.columns.iter().map(usual)).collect()
     }
 
-    /// The stages of a series that are not left to another one; `None`: all.
-    fn not_left(&self, series: Series) -> Option<&'static [&'static str]> {
-        let is_built = |series: &Series| self.of(*series).is_some_and(|column| column.built);
-        let pair = LEFT_TO.iter().find(|(of, to, _)| *of == series && is_built(to));
-        pair.map(|(_, _, stages)| *stages)
+    /// What `--everything` runs: all stages of each kernel, and those of the types file. `cargo xtask vm --types file` runs
+    /// these on the others.
+    pub(crate) fn everything(&self) -> Vec<Column> {
+        self.by_file().into_iter().chain(self.columns.iter().copied()).collect()
+    }
+
+    /// The kernel with a types file.
+    fn by_file(&self) -> Option<Column> {
+        let mut built = BY_FILE.iter().filter_map(|series| self.of(*series)).filter(|column| column.built);
+        let only = Some(&["sim", "life"][..]);
+        built.next().map(|column| Column { types: Types::File, only, all: false, ..column })
     }
 
     /// One line per series that is not proven or not whole.

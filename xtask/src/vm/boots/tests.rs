@@ -78,19 +78,59 @@ fn one_kernel_is_tested_with_a_types_file_and_all_others_by_request() {
     };
     let sourceless = of(&whole().without("linux-source-5.10"));
     assert_eq!((file_of(&matrix), file_of(&sourceless)), ("5.10", "6.1"));
-    let tested = matrix.tested();
-    assert_eq!(tested.iter().filter(|column| !by_file(column)).count(), matrix.columns().len());
     let file = |series| Column { types: Types::File, ..matrix.column(series).expect("a column") };
     assert_eq!(usual(file(Series::V7_2)), ["sim", "life", "mi300", "cpx", "mes", "nohws"]);
-    let of_7 = |matrix: &Matrix, series| {
-        let tested = matrix.tested().into_iter().find(|column| column.series == series);
-        tested.map_or_else(Vec::new, usual)
+}
+
+#[test]
+fn the_test_command_boots_each_kernel_and_everything_runs_all_stages_of_it() {
+    let usual = |column: Column| {
+        let all = names(&[column], column.series);
+        all.into_iter().filter(|stage| is_wanted(column, stage, &[])).collect::<Vec<_>>()
     };
-    let (quick, rest) = (["no_amdgpu", "no_gpu"], ["life", "mi300", "cpx", "mes", "nohws"]);
-    assert_eq!(of_7(&matrix, Series::V7_3), [&quick[..], &["sim"]].concat(), "the rest by request");
-    assert_eq!(of_7(&matrix, Series::V7_2), [&quick[..], &rest[..]].concat());
-    let alone = of(&whole().without("linux-headers-7.3"));
-    assert_eq!(of_7(&alone, Series::V7_2), [&quick[..], &["sim"], &rest[..]].concat());
+    let shown = |columns: Vec<Column>| {
+        let shown =
+            columns.into_iter().map(|column| format!("{}: {}", column.title(), usual(column).join(" ")));
+        shown.collect::<Vec<_>>()
+    };
+    let matrix = Matrix::find(&whole()).expect("a matrix");
+    let of_main = format!("Linux 6.12: {}", ALL.join(" "));
+    let expected = [
+        "Linux 5.10 with a types file: sim life",
+        "Linux 5.10: no_amdgpu no_gpu",
+        "Linux 6.1: nohws",
+        &of_main,
+        "Linux 7.2: nohws",
+        "Linux 7.3: nohws",
+    ];
+    assert_eq!(shown(matrix.tested()), expected);
+    let of_7 = "no_amdgpu no_gpu sim life mi300 cpx mes nohws";
+    let expected = [
+        "Linux 5.10 with a types file: sim life".to_owned(),
+        "Linux 5.10: no_amdgpu no_gpu".to_owned(),
+        "Linux 6.1: no_amdgpu no_gpu sim life nohws".to_owned(),
+        of_main,
+        format!("Linux 7.2: {of_7}"),
+        format!("Linux 7.3: {of_7}"),
+    ];
+    assert_eq!(shown(matrix.everything()), expected);
+    let without = Matrix::find(&whole().without("linux-headers-7.3")).expect("a matrix").tested();
+    assert!(
+        shown(without).contains(&"Linux 7.3: no_amdgpu no_gpu".to_owned()),
+        "nothing with GPUs can run there"
+    );
+}
+
+#[test]
+fn what_another_check_does_too_is_left_to_everything() {
+    let left = |columns: Vec<Column>| {
+        let main = columns.into_iter().find(|column| column.all).expect("a main one");
+        let stages = BOOTS.into_iter().flat_map(|boot| Vec::from_iter(boot.stages(main)));
+        stages.flat_map(|stage| stage.left_out(main)).collect::<Vec<_>>()
+    };
+    let matrix = Matrix::find(&whole()).expect("a matrix");
+    assert_eq!(left(matrix.tested()), ["web::goes_on_tracing_beside"]);
+    assert!(left(matrix.everything()).is_empty());
 }
 
 #[test]
@@ -99,7 +139,7 @@ fn the_long_boots_of_all_kernels_come_first() {
     assert_eq!(names, ["debian", "main", "main", "main", "main", "main", "soak"]);
     let tested = Matrix::find(&whole()).expect("a matrix").tested();
     let main = of(&tested).filter(|(_, boot)| boot.name == "main").map(|(column, _)| column.title());
-    let titles = ["6.12", "7.2", "5.10 with a types file", "7.3", "6.1", "5.10"];
+    let titles = ["6.12", "5.10 with a types file", "7.3", "7.2", "6.1", "5.10"];
     assert_eq!(main.collect::<Vec<_>>(), titles.map(|title| format!("Linux {title}")));
 }
 
@@ -108,7 +148,7 @@ fn what_is_run_once_is_run_on_one_kernel() {
     let columns = columns(&whole());
     let left_out = |column: Column| {
         let wanted = [column];
-        let stages = of(&wanted).flat_map(|(_, boot)| boot.stages(column));
+        let stages = of(&wanted).flat_map(|(_, boot)| Vec::from_iter(boot.stages(column)));
         stages.flat_map(|stage| stage.left_out(column)).count()
     };
     let whole: Vec<_> = columns.iter().filter(|column| left_out(**column) == 0).collect();

@@ -63,7 +63,8 @@ impl Bench {
                 test = Some(format!("/{place}"));
             }
             // A test requested by name is always run.
-            let skip = if arguments.is_empty() { stage.left_out(column) } else { &[] };
+            let left_out = stage.left_out(column).filter(|_| arguments.is_empty());
+            let skip = Vec::from_iter(left_out);
             // A stage without tests keeps the GPUs as they are, unless it is the last.
             let shape = stage.shape.filter(|_| test.is_some() || left == 0);
             stages.push(json!({
