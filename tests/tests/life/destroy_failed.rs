@@ -134,10 +134,21 @@ fn what_a_destroy_that_waits_has_changed_is_no_difference() -> Result<()> {
     if VmKernel::from_env()?.before_6_12() {
         return Ok(());
     }
-    // the next scan of the kernel's own table is up to a minute away
     let daemon = Daemon::shared()?;
+    let walks = || {
+        let walks = daemon.scrape()?.sum("kfd_trace_comparisons_total", &[("source", "kernel")]);
+        walks.context("no comparisons are counted")
+    };
     let mut workload = Steered::having(&["create aql", "create aql"])?;
     let pid = workload.pid();
+    // The next scan of the kernel's own table is up to a minute away, and the driver waits in a busy loop, which an emulated
+    // CPU takes as long for: it begins shortly before.
+    let before = walks()?;
+    until("a look at the kernel's own table", 2 * SOON, || {
+        sleep(Duration::from_secs(2));
+        Ok((walks()? > before).then_some(()))
+    })?;
+    sleep(Duration::from_secs(45));
     let timeout = Setting::of(PREEMPTION_TIMEOUT, "600000")?;
     let hang = Hang::begin()?;
     workload.send_line("destroy 0")?;
@@ -146,10 +157,6 @@ fn what_a_destroy_that_waits_has_changed_is_no_difference() -> Result<()> {
     };
     daemon.scrape_until("the call in flight", in_flight)?;
     let ps = run_json(&["ps", "--json"])?.pop().context("one object")?;
-    let walks = || {
-        let walks = daemon.scrape()?.sum("kfd_trace_comparisons_total", &[("source", "kernel")]);
-        walks.context("no comparisons are counted")
-    };
     // after a finding the next scans come soon, and what is found twice is counted
     let enough = walks()? + 3.0;
     until("three looks at the kernel's own table", 4 * SOON, || {

@@ -5,7 +5,7 @@ use crate::output::page::Place;
 use axum::body::to_bytes;
 use hyper::body::Body as _;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -14,9 +14,10 @@ const METRICS: Question = Question::Metrics(Format::Text);
 const DOCTOR: Question = Question::Api(Resource::Doctor, Vec::new());
 const QUEUES: Question = Question::Api(Resource::Queues, Vec::new());
 
-/// Each document is the number of those before it.
+/// Each document is the number of those before it. None is finished while they are held.
+#[derive(Default)]
 struct Slow {
-    takes: Duration,
+    held: AtomicBool,
     made: AtomicUsize,
     now: AtomicUsize,
     most: AtomicUsize,
@@ -25,7 +26,9 @@ struct Slow {
 impl Slow {
     fn make(&self) -> String {
         self.most.fetch_max(self.now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-        thread::sleep(self.takes);
+        while self.held.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
         self.now.fetch_sub(1, Ordering::Relaxed);
         self.made.fetch_add(1, Ordering::Relaxed).to_string()
     }
@@ -67,24 +70,39 @@ struct Asked {
     documents: Arc<Documents>,
     slow: Arc<Slow>,
     source: Arc<dyn PageSource>,
+    /// How many wait, or have an answer.
+    askers: Arc<AtomicUsize>,
 }
 
-/// Of a tracer that takes longer for a document than it takes all others to ask.
 fn asked() -> Asked {
-    asked_of(Duration::from_millis(100))
+    let slow = Arc::<Slow>::default();
+    Asked { documents: Arc::default(), source: Arc::clone(&slow) as _, slow, askers: Arc::default() }
 }
 
-fn asked_of(takes: Duration) -> Asked {
-    let slow = Slow { takes, made: 0.into(), now: 0.into(), most: 0.into() };
-    let slow = Arc::new(slow);
-    Asked { documents: Arc::default(), source: Arc::clone(&slow) as _, slow }
+async fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 impl Asked {
     fn ask(&self, question: &Question, encoding: Encoding) -> impl Future<Output = Made> + use<> {
         let (documents, source) = (Arc::clone(&self.documents), Arc::clone(&self.source));
-        let question = question.clone();
-        async move { documents.get(&source, question, encoding).await }
+        let (askers, question) = (Arc::clone(&self.askers), question.clone());
+        async move {
+            askers.fetch_add(1, Ordering::Relaxed);
+            documents.get(&source, question, encoding).await
+        }
+    }
+
+    fn hold(&self, held: bool) {
+        self.slow.held.store(held, Ordering::Relaxed);
+    }
+
+    /// Until one document is being made, and this many have asked.
+    async fn begun(&self, askers: usize) {
+        let [now, asked] = [&self.slow.now, &self.askers];
+        until(|| now.load(Ordering::Relaxed) == 1 && asked.load(Ordering::Relaxed) == askers).await;
     }
 
     async fn plain(&self, question: &Question) -> Body {
@@ -108,9 +126,12 @@ async fn text(body: Body) -> Result<String, axum::Error> {
 async fn those_who_wait_share_one_that_was_begun_after_they_asked() {
     let asked = asked();
     let ask = || tokio::spawn(asked.ask(&METRICS, Encoding::Identity));
+    asked.hold(true);
     let first = ask();
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    asked.begun(1).await;
     let rest: Vec<_> = (0..40).map(|_| ask()).collect();
+    asked.begun(41).await;
+    asked.hold(false);
     assert_eq!(bytes(first.await.unwrap()).await, b"0");
     for other in rest {
         assert_eq!(bytes(other.await.unwrap()).await, b"1", "not what was begun before it asked");
@@ -123,10 +144,12 @@ async fn those_who_wait_share_one_that_was_begun_after_they_asked() {
 async fn diagnoses_are_made_in_turn_and_no_other_document_waits_for_them() {
     let asked = asked();
     let of = |pid: &str| Question::Api(Resource::Doctor, vec![("pid".to_owned(), pid.to_owned())]);
+    asked.hold(true);
     let diagnoses = ["1", "2"].map(|pid| tokio::spawn(asked.ask(&of(pid), Encoding::Identity)));
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    asked.begun(2).await;
     let other = text(asked.plain(&QUEUES).await).await.unwrap();
     assert_eq!((other.as_str(), asked.slow.made.load(Ordering::Relaxed)), ("quick\n", 0));
+    asked.hold(false);
     for diagnosis in diagnoses {
         drop(diagnosis.await.unwrap().unwrap());
     }
@@ -144,9 +167,12 @@ async fn those_who_accept_something_else_get_their_own() {
         (METRICS, Encoding::Gzip),
     ];
     let ask = |kind: &(Question, Encoding)| tokio::spawn(asked.ask(&kind.0, kind.1));
+    asked.hold(true);
     let first = ask(&kinds[0]);
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    asked.begun(1).await;
     let rest: Vec<_> = kinds.iter().chain(&kinds).map(ask).collect();
+    asked.begun(7).await;
+    asked.hold(false);
     let mut bodies = vec![bytes(first.await.unwrap()).await];
     for other in rest {
         bodies.push(bytes(other.await.unwrap()).await);
@@ -170,11 +196,14 @@ async fn a_failure_is_passed_on() {
 #[tokio::test]
 async fn who_gives_up_does_not_let_two_be_made_at_once() {
     for question in [METRICS, DOCTOR] {
-        let asked = asked_of(Duration::from_secs(1));
+        let asked = asked();
         let ask = || asked.ask(&question, Encoding::Identity);
+        asked.hold(true);
         for _ in 0..10 {
             assert!(timeout(Duration::from_millis(5), ask()).await.is_err());
         }
+        asked.begun(10).await;
+        asked.hold(false);
         assert!(ask().await.is_ok());
         let [made, most] = [&asked.slow.made, &asked.slow.most].map(|count| count.load(Ordering::Relaxed));
         assert_eq!((most, made), (1, 2), "nobody waited for the others");
