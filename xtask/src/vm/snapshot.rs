@@ -8,7 +8,7 @@ use crate::run::{note, size};
 use crate::vm::boots::{Boot, Module};
 use crate::vm::matrix::Column;
 use anyhow::{Context as _, Result};
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,10 @@ impl Shelf {
             fs::remove_file(&old).with_context(|| format!("cannot remove {}", old.display()))?;
         }
         let saved = save(&partial).and_then(|()| {
-            fs::rename(&partial, &file).with_context(|| format!("cannot place {}", file.display()))
+            // The name must not be on the disk before the pages are.
+            let placed = File::open(&partial).and_then(|whole| whole.sync_data());
+            let placed = placed.and_then(|()| fs::rename(&partial, &file));
+            placed.with_context(|| format!("cannot place {}", file.display()))
         });
         if saved.is_err() {
             // It may take the room that was missing.

@@ -75,6 +75,7 @@ fn a_snapshot_is_there_when_it_is_whole_and_replaces_an_older_one() {
 
     let failed = new.keep("booted", |file| {
         fs::write(file, "half")?;
+        assert_eq!(new.nearest(&states, 2), None, "half a machine");
         bail!("no room")
     });
     assert_eq!(failed.unwrap_err().to_string(), "no room");
