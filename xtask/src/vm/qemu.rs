@@ -119,6 +119,15 @@ impl Machine<'_> {
         words
     }
 
+    /// [`Self::hardware`], and under KVM the host's CPU, which a saved machine goes on with.
+    pub(crate) fn identity(&self) -> Vec<String> {
+        let mut words = self.hardware();
+        if words.iter().any(|word| word == "kvm") {
+            words.extend(first_cpu(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()));
+        }
+        words
+    }
+
     fn command(&self) -> Command {
         let mut command = emulator::command(self.emulator);
         command.args(self.hardware()).arg("-kernel").arg(self.vmlinuz);
@@ -286,6 +295,14 @@ impl Machine<'_> {
     }
 }
 
+/// What distinguishes the first CPU of `/proc/cpuinfo` from those of other hosts: not its frequency.
+fn first_cpu(cpuinfo: &str) -> impl Iterator<Item = String> {
+    const NAMES: [&str; 5] = ["vendor_id", "model name", "stepping", "microcode", "flags"];
+    let first = cpuinfo.lines().take_while(|line| !line.is_empty());
+    let is_named = |line: &&str| line.split_once(':').is_some_and(|(name, _)| NAMES.contains(&name.trim()));
+    first.filter(is_named).map(str::to_owned)
+}
+
 /// The word by which a guest that is saved goes on to its next state (tests/src/bin/vm-init/snapshot.rs).
 const NEXT: &str = "next";
 
@@ -317,7 +334,7 @@ pub(crate) fn verdict(end: &End, log: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Disk, From, Machine, Time, exit_code};
+    use super::{Disk, From, Machine, Time, exit_code, first_cpu};
     use std::path::Path;
 
     fn machine(time: Time) -> Machine<'static> {
@@ -353,6 +370,20 @@ mod tests {
         };
         assert_eq!((follows("-smp"), follows("-icount")), (Some("1"), Some("shift=3,sleep=off")));
         assert_eq!(follows("-accel"), Some("tcg,thread=single"));
+    }
+
+    #[test]
+    fn a_cpu_is_known_by_its_model_and_flags() {
+        let cpu = |number: u32, megahertz: u32, flags: &str| {
+            format!(
+                "processor\t: {number}\nmodel name\t: EPYC\ncpu MHz\t\t: {megahertz}\nflags\t\t: {flags}\n\n"
+            )
+        };
+        let of = |text: &str| first_cpu(text).collect::<Vec<_>>();
+        let two = cpu(0, 2400, "fpu svm") + &cpu(1, 3100, "fpu svm");
+        assert_eq!(of(&two), ["model name\t: EPYC", "flags\t\t: fpu svm"]);
+        assert_eq!(of(&two), of(&cpu(0, 1500, "fpu svm")));
+        assert_ne!(of(&two), of(&cpu(0, 2400, "fpu svm avx2")));
     }
 
     #[test]

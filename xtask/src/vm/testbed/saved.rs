@@ -139,7 +139,7 @@ impl Bench {
             dir.to_owned(),
             Ingredients {
                 emulator: &read(&emulator::program(&self.emulator))?,
-                machine: &maker.machine(boot, (&vmlinuz, &self.emulator), None).hardware(),
+                machine: &maker.machine(boot, (&vmlinuz, &self.emulator), None).identity(),
                 kernel: &read(&vmlinuz)?,
                 initramfs: &initramfs,
             },
