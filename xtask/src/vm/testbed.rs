@@ -179,7 +179,7 @@ impl Bench {
         &self.matrix
     }
 
-    /// One boot of the tests, reported to `out`. `None`: not booted, because neither `only` nor the filter
+    /// One guest of the tests, reported to `out`. `None`: not run, because neither `only` nor the filter
     /// leaves it a test.
     pub(crate) fn test(
         &self,
@@ -231,7 +231,7 @@ impl Bench {
         self.binaries.test(stage).with_context(|| format!("the tests package has no test {stage}"))
     }
 
-    /// Runs one boot to the guest's own end or the limit.
+    /// Runs one guest to its own end or the limit.
     pub(crate) fn boot(
         &self,
         column: Column,
@@ -275,11 +275,7 @@ impl Bench {
         let dir = paths::vm(&kernel.release).join(format!("{}{types}", boot.name));
         let held = lock::hold(&dir)?;
         let scratch = dir.join("stripped");
-        let resumed = match mode {
-            // Its own figures would differ from those of a guest that has booted.
-            Mode::Cost => None,
-            _ => self.resumed(column, boot, &kernel)?,
-        };
+        let resumed = self.resumed(column, boot, &kernel)?;
         let mut archive = match boot.root {
             Root::Initramfs => Archive::new(),
             Root::Debian => Archive::below(debian::OVERLAY),

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the payload's disk needs; older kernels have all of it as modules.
 const DISK_MODULES: [&str; 2] = ["virtio_pci", "virtio_blk"];
@@ -27,6 +27,12 @@ const DISK_MODULES: [&str; 2] = ["virtio_pci", "virtio_blk"];
 /// Those that this process has looked for, by their folder.
 #[derive(Default)]
 pub(super) struct Shelves(Mutex<BTreeMap<PathBuf, Arc<Made>>>);
+
+impl Shelves {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<Made>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The snapshots of one boot.
 struct Made {
@@ -89,22 +95,21 @@ impl Bench {
         let name = format!("{}-{name}{}{driver}", column.name(), types_suffix(column));
         let dir = paths::cache().join("snapshots").join(name);
         let held = lock::hold(&dir)?;
-        let of = self.made(&dir, column, boot.whole(column), kernel)?;
         let wanted = states(boot, column, |_| false).len() - 1;
-        let missing = of.shelf.nearest(&of.states, wanted) != Some(wanted);
-        let made = if missing { Some(self.make(&of, boot, kernel, wanted)?) } else { None };
+        let has_it = |of: &Made| of.shelf.nearest(&of.states, wanted) == Some(wanted);
+        let known = self.saved.known().get(&dir).filter(|of| has_it(of)).cloned();
+        let of = match known {
+            Some(of) => of,
+            // Also where another run has meanwhile replaced it, and the initramfs with it.
+            None => {
+                let of = Arc::new(self.find(&dir, column, boot.whole(column), kernel)?);
+                self.saved.known().insert(dir, Arc::clone(&of));
+                of
+            }
+        };
+        let made = if has_it(&of) { None } else { Some(self.make(&of, boot, kernel, wanted)?) };
         let file = of.shelf.file(of.states[wanted].name);
         Ok(Some(Resumed { file, held: Some(held), made, of }))
-    }
-
-    fn made(&self, dir: &Path, column: Column, boot: Boot, kernel: &Kernel) -> Result<Arc<Made>> {
-        // The folder's lock is held: no other thread makes the same.
-        if let Some(made) = self.saved.0.lock().unwrap_or_else(PoisonError::into_inner).get(dir) {
-            return Ok(Arc::clone(made));
-        }
-        let made = Arc::new(self.find(dir, column, boot, kernel)?);
-        let mut all = self.saved.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Arc::clone(all.entry(dir.to_owned()).or_insert(made)))
     }
 
     /// Writes the initramfs of the guest that makes the snapshots, and looks for these.
