@@ -47,15 +47,17 @@ pub(crate) struct Ingredients<'a> {
     /// Devices and CPUs, without paths; under KVM also the host's CPU.
     pub(crate) machine: &'a [String],
     pub(crate) kernel: &'a [u8],
-    /// The init, the modules and their order.
-    pub(crate) initramfs: &'a [u8],
+    /// Sources of the guest's init: its bytes change with each edit of the tests' library.
+    pub(crate) init: &'a [u8],
+    /// The modules and their order.
+    pub(crate) modules: &'a [u8],
 }
 
 impl Ingredients<'_> {
     fn key(self) -> String {
         let mut hasher = DefaultHasher::new();
-        let Self { emulator, machine, kernel, initramfs } = self;
-        (emulator, machine, kernel, initramfs).hash(&mut hasher);
+        let Self { emulator, machine, kernel, init, modules } = self;
+        (emulator, machine, kernel, init, modules).hash(&mut hasher);
         format!("{:016x}", hasher.finish())
     }
 }

@@ -120,7 +120,6 @@ impl Bench {
         for folder in ["modules", "etc"] {
             archive.dir(folder);
         }
-        archive.file("init", 0o755, guest::stripped(self.binaries.program("vm-init")?, &scratch)?);
         let mut placed = Vec::new();
         for module in states.iter().filter_map(|state| state.module) {
             let values = self.place_modules(&mut archive, kernel, (&module, column.types), &scratch)?;
@@ -134,11 +133,13 @@ impl Bench {
         let job = json!({ "disk": disk, "states": states.iter().map(of).collect::<Vec<_>>() });
         // tests/src/bin/vm-init/snapshot.rs reads it.
         archive.file("etc/vm-states.json", 0o644, serde_json::to_vec_pretty(&job)?);
-        let initramfs = archive.finish()?;
+        let modules = archive.finish()?;
+        let mut init = Archive::new();
+        init.file("init", 0o755, guest::stripped(self.binaries.program("vm-init")?, &scratch)?);
         let maker = Maker::of(dir);
         let file = &maker.initramfs;
-        fs::write(file, &initramfs).with_context(|| format!("cannot write {}", file.display()))?;
-        let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+        fs::write(file, [&modules[..], &init.finish()?].concat())
+            .with_context(|| format!("cannot write {}", file.display()))?;
         let vmlinuz = kernel.vmlinuz();
         let shelf = Shelf::new(
             dir.to_owned(),
@@ -146,7 +147,8 @@ impl Bench {
                 emulator: &read(&emulator::program(&self.emulator))?,
                 machine: &maker.machine(boot, (&vmlinuz, &self.emulator), None).identity(),
                 kernel: &read(&vmlinuz)?,
-                initramfs: &initramfs,
+                init: &sources_of_init()?,
+                modules: &modules,
             },
         );
         Ok(Made { shelf, maker, states, modules: placed })
@@ -168,6 +170,21 @@ impl Bench {
             Ok(())
         })
     }
+}
+
+/// What the init does until the payload's takes its place.
+fn sources_of_init() -> Result<Vec<u8>> {
+    let tests = paths::root().join("tests/src");
+    let dir = tests.join("bin/vm-init");
+    let entries = fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.sort();
+    files.push(tests.join("pulse.rs"));
+    Ok(files.iter().map(|file| read(file)).collect::<Result<Vec<_>>>()?.concat())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 fn disk_modules(archive: &mut Archive, kernel: &Kernel) -> Result<Vec<Value>> {
