@@ -1,5 +1,5 @@
 //! Results that passed on exactly this tree, kept below target/passed: a run with `--resume` skips them. In:
-//! names of checks and boots. Out: their sums.
+//! names of checks and guests. Out: their sums.
 
 use crate::closing::Totals;
 use crate::{paths, run};

@@ -1,4 +1,4 @@
-//! `cargo xtask vm`: boots the kernels of the matrix and runs the integration tests inside, or the demo,
+//! `cargo xtask vm`: runs the integration tests inside guests with the kernels of the matrix, or the demo,
 //! or a shell.
 
 pub(crate) mod boots;
@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod driver;
 pub(crate) mod emulator;
 pub(crate) mod fixtures;
+pub(crate) mod follow;
 pub(crate) mod guest;
 pub(crate) mod images;
 pub(crate) mod initramfs;
@@ -20,8 +21,10 @@ pub(crate) mod offer;
 pub(crate) mod picture;
 pub(crate) mod pulse;
 pub(crate) mod qemu;
+pub(crate) mod qmp;
 pub(crate) mod scenario;
 pub(crate) mod series;
+pub(crate) mod snapshot;
 pub(crate) mod soak;
 pub(crate) mod symbols;
 pub(crate) mod testbed;
@@ -39,8 +42,8 @@ use crate::passed::Passed;
 use crate::run::{note, step};
 use crate::vm::boots::Boot;
 use crate::vm::driver::Driver;
+use crate::vm::follow::End;
 use crate::vm::matrix::{Column, Matrix, Types};
-use crate::vm::qemu::End;
 use crate::vm::series::Series;
 use crate::vm::testbed::{Bench, Mode, Tested};
 use anyhow::{Context as _, Result, bail};
@@ -68,7 +71,7 @@ pub(crate) struct Args {
     /// Where the tracer has the driver's types from [default: kernel, but file for GPUs on a module without BTF]
     #[arg(long, value_enum, conflicts_with = "driver")]
     types: Option<Types>,
-    /// Only these stages (repeatable); with --shell or --demo its boot, up to that stage
+    /// Only these stages (repeatable); with --shell or --demo the system of that stage
     #[arg(long = "stage", value_name = "STAGE", value_parser = PossibleValuesParser::new(boots::stage_names()))]
     stages: Vec<String>,
     /// An interactive shell in the guest, all modules inserted (Ctrl-A X ends it)
@@ -168,7 +171,7 @@ impl Choice {
     }
 }
 
-/// The request for every boot.
+/// The request for every guest.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Selection<'a> {
     /// All, where none is named.
@@ -180,7 +183,7 @@ pub(crate) struct Selection<'a> {
     pub(crate) passed: Option<&'a Passed>,
 }
 
-/// Boots still to be made, and the results of finished ones.
+/// Guests still to be run, and the results of finished ones.
 pub(crate) struct Boots<'a> {
     bench: &'a Bench,
     selection: Selection<'a>,
@@ -191,12 +194,12 @@ pub(crate) struct Boots<'a> {
 }
 
 impl<'a> Boots<'a> {
-    /// The boots of these kernels that have one of the stages.
+    /// The guests of these kernels that run one of the stages.
     pub(crate) fn new(bench: &'a Bench, wanted: &[Column], selection: Selection<'a>) -> Self {
         let selected = |(column, boot): &(Column, Boot)| {
-            boot.stages(*column).any(|stage| boots::is_wanted(*column, stage.name, selection.stages))
+            boot.run(*column).any(|stage| boots::is_wanted(*column, stage.name, selection.stages))
         };
-        let waiting: Vec<_> = boots::of(wanted).filter(selected).collect();
+        let waiting: Vec<_> = boots::of(wanted).into_iter().filter(selected).collect();
         Self {
             bench,
             selection,
@@ -206,14 +209,16 @@ impl<'a> Boots<'a> {
         }
     }
 
-    /// Makes one boot after the other until none is left. A guest takes one CPU: as many threads as CPUs may
+    /// Runs one guest after the other until none is left. A guest takes one CPU: as many threads as CPUs may
     /// call this at once.
     pub(crate) fn work(&self) {
         // A separate statement: a guard in the loop's head would be held for the whole iteration.
         let next = || unpoisoned(&self.waiting).next();
         while let Some((column, boot)) = next() {
             let place = format!("{}, {}", column.title(), boot.name);
-            if let Some(totals) = self.selection.passed.and_then(|passed| passed.before(&place)) {
+            let in_part = boot.run(column).any(|stage| stage.left_out(column).next().is_some());
+            let kept = if in_part { format!("{place}, in part") } else { place.clone() };
+            if let Some(totals) = self.selection.passed.and_then(|passed| passed.before(&kept)) {
                 step(format!("{place}: passed before"));
                 unpoisoned(&self.tested).totals.add(totals);
                 continue;
@@ -234,7 +239,7 @@ impl<'a> Boots<'a> {
                 Ok(None) => continue,
                 Ok(Some(tested)) => {
                     if let Some(passed) = self.selection.passed.filter(|_| tested.is_well()) {
-                        passed.keep(&place, tested.totals);
+                        passed.keep(&kept, tested.totals);
                     }
                     unpoisoned(&self.tested).add(&place, tested);
                 }
@@ -245,7 +250,7 @@ impl<'a> Boots<'a> {
         }
     }
 
-    /// The results of all; to be called when no thread is running a boot any more.
+    /// The results of all; to be called when no thread runs a guest any more.
     pub(crate) fn tested(self) -> Tested {
         let mut tested = self.tested.into_inner().unwrap_or_else(PoisonError::into_inner);
         let unfiltered = self.selection.filter.iter().all(|word| word.starts_with('-'));
@@ -273,7 +278,7 @@ pub(crate) fn demo() -> Result<bool> {
     show(&bench, main, shown_boot(main, &[])?, LIMIT)
 }
 
-/// The boot of the requested stage, up to it; otherwise the main one.
+/// The guest of the requested stage; otherwise one with the GPUs of the main boot.
 fn shown_boot(column: Column, stages: &[&str]) -> Result<Boot> {
     let boot = boots::with_stage(stages.first().copied()).context("no such stage")?;
     if let Some(stage) = stages.first()

@@ -1,4 +1,4 @@
-//! Runs in the VM with the real amdgpu, last in its boot: the kernel is locked down for confidentiality, which lasts
+//! Runs in the VM with the real amdgpu: the kernel is locked down for confidentiality, which lasts
 //! until the machine is off. It then refuses programs that read its memory (security_locked_down,
 //! LOCKDOWN_BPF_READ_KERNEL).
 

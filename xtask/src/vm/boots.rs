@@ -1,7 +1,7 @@
 //! The boots of the test bed and their stages. In: a column of the matrix. Out: the stages that it runs. Pure.
 //!
-//! A boot groups stages that can share it, since each insertion of amdgpu takes 24 G instructions: kfdsim's
-//! GPUs change their shape between stages instead.
+//! A boot groups stages that begin with the same machine and kernel. Each stage of an initramfs is run by a guest of its
+//! own, which is resumed from what the boot has saved (`snapshot.rs`); those of a Debian follow each other in one.
 
 use crate::vm::matrix::{Column, Types};
 use crate::vm::qemu::Time;
@@ -12,6 +12,15 @@ pub(crate) enum Module {
     /// With all its dependencies.
     Amdgpu(&'static str),
     Kfdsim(&'static str),
+}
+
+impl Module {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Amdgpu(_) => "amdgpu",
+            Self::Kfdsim(_) => "kfdsim",
+        }
+    }
 }
 
 /// A test executable of the tests package, and what is inserted before it runs.
@@ -78,10 +87,13 @@ pub(crate) enum Root {
     Debian,
 }
 
-/// Stages that follow each other in one guest.
+/// Stages on one machine. The stages before the one that a guest runs name its modules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Boot {
+    /// That of its only stage, where a guest runs one.
     pub(crate) name: &'static str,
+    /// The name of its snapshots; otherwise each guest boots.
+    pub(crate) saved: Option<&'static str>,
     pub(crate) root: Root,
     /// PCI devices that kfdsim makes GPUs of.
     pub(crate) gpus: usize,
@@ -92,9 +104,13 @@ pub(crate) struct Boot {
 /// A preemption without response takes 0.5 s instead of 9 s, and with it everything that waits for a hang.
 const AMDGPU: Module = Module::Amdgpu("queue_preemption_timeout_ms=500");
 
+/// Its guests have the programs that the tests compare with (`userland::OF_TESTS`).
+pub(crate) const MAIN_SAVED: &str = "main";
+
 /// The default boot for a shell or a demo. Two GPUs, so that a mix-up of them is noticed.
 pub(crate) const MAIN: Boot = Boot {
     name: "main",
+    saved: Some(MAIN_SAVED),
     root: Root::Initramfs,
     gpus: 2,
     time: Time::Shared,
@@ -157,7 +173,6 @@ pub(crate) const MAIN: Boot = Boot {
                 "without_btf::",
             ],
         },
-        // Last on these GPUs, since it resets them.
         Stage {
             name: "life",
             modules: &[],
@@ -207,11 +222,10 @@ pub(crate) const TOOL: &str = "tool";
 /// The stages of a driver with GPUs.
 pub(crate) const WITH_GPUS: [&str; 6] = ["sim", "life", "mi300", "cpx", "mes", "nohws"];
 
-/// In the order in which they are started.
 const BOOTS: [Boot; 3] = [
-    // Long, and on one kernel only: started last, it would run alone at the end.
     Boot {
         name: "debian",
+        saved: None,
         root: Root::Debian,
         gpus: 2,
         time: Time::Counted { shift: 0 },
@@ -230,7 +244,6 @@ const BOOTS: [Boot; 3] = [
     Boot {
         stages: &[
             Stage { on: On::One, ..SOAKED },
-            // Last: what it does lasts until the guest is off.
             Stage { name: "locked", modules: &[], shape: None, on: On::One, once: &[] },
         ],
         ..SOAK
@@ -240,6 +253,8 @@ const BOOTS: [Boot; 3] = [
 /// Counts instructions instead of running tests. kfdsim retires no packets: its probe would be counted, too.
 pub(crate) const COST: Boot = Boot {
     name: "cost",
+    // Its figures were accepted from guests that had booted.
+    saved: None,
     root: Root::Initramfs,
     gpus: 1,
     time: Time::Counted { shift: 0 },
@@ -260,39 +275,52 @@ const SOAKED: Stage =
 /// kernel, for a short time.
 pub(crate) const SOAK: Boot = Boot {
     name: "soak",
+    saved: Some("soak"),
     root: Root::Initramfs,
     gpus: 2,
     time: Time::Counted { shift: 3 },
     stages: &[SOAKED],
 };
 
-/// The boots of these kernels that have a stage. Long ones first: at the end only the last one still runs.
-pub(crate) fn of(wanted: &[Column]) -> impl Iterator<Item = (Column, Boot)> {
-    let with = move |boot: Boot| {
-        let mut columns = Vec::from(wanted);
-        // The newest ones take longest, and the one with all tests longer than any other.
-        columns.reverse();
-        columns.sort_by_key(|column| (!column.all, !runs_life(*column, boot)));
-        columns.into_iter().map(move |column| (column, boot))
+/// The guests of these kernels, each with the stages up to its last one. Those that take longest come first: at the end
+/// only the last one still runs. Of one stage the kernel with all tests comes first, then the newest.
+pub(crate) fn of(wanted: &[Column]) -> Vec<(Column, Boot)> {
+    let of_boot = |boot: Boot| {
+        let columns = wanted.iter().rev().copied();
+        columns.flat_map(move |column| boot.guests(column).into_iter().map(move |guest| (column, guest)))
     };
-    BOOTS.into_iter().flat_map(with).filter(|(column, boot)| boot.stages(*column).next().is_some())
+    let mut guests: Vec<_> = BOOTS.into_iter().flat_map(of_boot).collect();
+    let place = |boot: &Boot| {
+        let last = boot.stages.last().map(|stage| stage.name);
+        LONGEST.iter().position(|name| Some(*name) == last)
+    };
+    guests.sort_by_key(|(column, boot)| (place(boot), !column.all));
+    guests
 }
 
-/// The stage that takes longest, unless another kernel runs it.
-fn runs_life(column: Column, boot: Boot) -> bool {
-    boot.stages(column).any(|stage| stage.name == "life" && is_wanted(column, stage.name, &[]))
-}
+/// Guests by their last stage, those that take longest first.
+const LONGEST: [&str; 12] = [
+    "service",
+    "sim",
+    "life",
+    "tool",
+    "no_gpu",
+    "soak",
+    "mi300",
+    "cpx",
+    "nohws",
+    "mes",
+    "locked",
+    "no_amdgpu",
+];
 
-/// The boot with a stage of this name, up to it; without a name the default.
+/// The guest that runs this stage; without a name one with the GPUs of the default.
 pub(crate) fn with_stage(name: Option<&str>) -> Option<Boot> {
-    let with = move |boot: Boot| {
-        let last = boot.stages.iter().position(|stage| match name {
-            Some(name) => stage.name == name,
-            None => stage.name == "life",
-        })?;
-        Some(Boot { stages: &boot.stages[..=last], ..boot })
-    };
-    BOOTS.into_iter().find_map(with)
+    let name = name.unwrap_or("life");
+    BOOTS.into_iter().find_map(|boot| {
+        let last = boot.stages.iter().position(|stage| stage.name == name)?;
+        Some(boot.up_to(last))
+    })
 }
 
 /// Prefixes of the names of a stage's tests that are run on one kernel only.
@@ -320,6 +348,33 @@ impl Boot {
     /// The stages that this kernel can run, in order: those that are not asked for bring modules for later ones.
     pub(crate) fn stages(self, column: Column) -> impl Iterator<Item = &'static Stage> {
         self.stages.iter().filter(move |stage| stage.on.contains(column))
+    }
+
+    /// Those of them that its guest may run.
+    pub(crate) fn run(self, column: Column) -> impl Iterator<Item = &'static Stage> {
+        let before = if self.saved.is_some() { self.stages.len().saturating_sub(1) } else { 0 };
+        self.stages[before..].iter().filter(move |stage| stage.on.contains(column))
+    }
+
+    /// One guest per stage that this kernel can run, or one for all where they follow each other.
+    fn guests(self, column: Column) -> Vec<Self> {
+        let can_run = |stage: &Stage| stage.on.contains(column);
+        if self.saved.is_none() {
+            return if self.stages.iter().any(can_run) { vec![self] } else { Vec::new() };
+        }
+        let lasts = (0..self.stages.len()).filter(|last| can_run(&self.stages[*last]));
+        lasts.map(|last| self.up_to(last)).collect()
+    }
+
+    fn up_to(self, last: usize) -> Self {
+        let name = if self.saved.is_some() { self.stages[last].name } else { self.name };
+        Self { name, stages: &self.stages[..=last], ..self }
+    }
+
+    /// This boot with all its stages, which share its snapshots.
+    pub(crate) fn whole(self, column: Column) -> Self {
+        let is_same = |boot: &Self| boot.saved == self.saved && boot.stages(column).next().is_some();
+        BOOTS.into_iter().find(is_same).unwrap_or(self)
     }
 }
 

@@ -16,9 +16,16 @@ pub(crate) fn unpacked() -> Result<PathBuf> {
     apt::unpacked_whole("qemu-system-x86", Apt::trixie)
 }
 
+const PROGRAM: &str = "usr/bin/qemu-system-x86_64";
+
+/// QEMU's own file in such a folder. Its firmware is part of what it saves.
+pub(crate) fn program(tree: &Path) -> PathBuf {
+    tree.join(PROGRAM)
+}
+
 /// QEMU of such a folder.
 pub(crate) fn command(tree: &Path) -> Command {
-    let mut command = apt::program(tree, "usr/bin/qemu-system-x86_64", &["usr/lib/x86_64-linux-gnu"]);
+    let mut command = apt::program(tree, PROGRAM, &["usr/lib/x86_64-linux-gnu"]);
     for folder in FIRMWARE {
         command.arg("-L").arg(tree.join(folder));
     }

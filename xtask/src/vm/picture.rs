@@ -7,7 +7,7 @@ use crate::run::{self, step};
 use crate::setup;
 use crate::vm;
 use crate::vm::boots;
-use crate::vm::qemu::End;
+use crate::vm::follow::End;
 use crate::vm::testbed::{Bench, Mode};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs;

@@ -1,40 +1,56 @@
-//! One QEMU run. In: kernel, initramfs and the nonce of the guest's exit line. Out: the guest's report,
-//! passed on, and how the run ended. QEMU never outlives us.
+//! One QEMU run. In: kernel, initramfs or snapshot, and the nonce of the guest's exit line. Out: the guest's report,
+//! passed on, and how the run ended; or the states that the guest went through, saved. QEMU never outlives us.
+
+mod guest;
 
 use crate::closing::Totals;
+use crate::lock::Held;
 use crate::vm::console;
 use crate::vm::emulator;
-use crate::vm::pulse::Pulse;
+use crate::vm::follow::{End, Signs, follow};
+use crate::vm::qemu::guest::{Guest, die_with_parent, inherit};
+use crate::vm::qmp::Qmp;
 use crate::vm::timing::{Mark, Timing};
-use crate::vm::watch::{Done, Watch};
-use anyhow::{Context as _, Result};
-use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
-use nix::unistd::Pid;
-use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Read as _, Write};
-use std::os::unix::process::CommandExt as _;
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::io::Write;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 /// One page of doorbells is plenty, but kfdsim checks for 8 MiB: the size of a real doorbell BAR's share.
 const DOORBELL_BAR: &str = "8M";
 
 pub(crate) struct Machine<'a> {
     pub(crate) vmlinuz: &'a Path,
-    pub(crate) initramfs: &'a Path,
+    pub(crate) from: From<'a>,
     /// Kernel log.
     pub(crate) console: &'a Path,
-    /// Heartbeats and starts ([`Pulse`]).
+    /// Heartbeats and starts ([`crate::vm::pulse::Pulse`]).
     pub(crate) pulse: &'a Path,
-    /// A disk image, written to in a copy.
-    pub(crate) disk: Option<&'a Path>,
+    pub(crate) disk: Option<Disk<'a>>,
     /// Fake GPUs: one ivshmem device each.
     pub(crate) gpus: usize,
     pub(crate) time: Time,
     /// Folder of the emulator's packages.
     pub(crate) emulator: &'a Path,
+}
+
+/// What a guest begins with.
+#[derive(Clone, Copy)]
+pub(crate) enum From<'a> {
+    Initramfs(&'a Path),
+    Snapshot(&'a Path),
+}
+
+/// A disk image.
+#[derive(Clone, Copy)]
+pub(crate) enum Disk<'a> {
+    /// Written to in a copy.
+    Copied(&'a Path),
+    Read(&'a Path),
 }
 
 /// What the guest's clocks count.
@@ -56,14 +72,6 @@ impl Time {
     }
 }
 
-/// How the guest ended.
-pub(crate) enum End {
-    /// With its own exit line.
-    Exit(i32),
-    /// Without: why.
-    Lost(String),
-}
-
 pub(crate) struct Run {
     pub(crate) end: End,
     pub(crate) totals: Totals,
@@ -81,209 +89,222 @@ fn kvm_usable() -> bool {
 }
 
 impl Machine<'_> {
-    fn command(&self) -> Command {
-        let mut command = emulator::command(self.emulator);
+    /// CPUs, clocks, memory and devices, without what names a file.
+    pub(crate) fn hardware(&self) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
         if self.time == Time::Shared && kvm_usable() {
-            command.args(["-accel", "kvm", "-cpu", "host", "-smp", "2"]);
+            add(&["-accel", "kvm", "-cpu", "host", "-smp", "2"]);
         } else {
             // Without cmpxchg16b, whose emulation may leave garbage in the flags: observed once as a double
             // fault right after it, in the slab allocator, its only user here. Without the string
             // instructions that are fast on real CPUs: an emulated one takes as many instructions as there
             // are bytes for each page that it clears.
-            command.args(["-accel", "tcg,thread=single", "-cpu", "max,-cx16,-erms,-fsrm,-fsrs,-fzrm,-fsrc"]);
+            add(&["-accel", "tcg,thread=single", "-cpu", "max,-cx16,-erms,-fsrm,-fsrs,-fzrm,-fsrc"]);
             // The guest's clocks advance with its instructions, so that a busy host does not affect its
             // measurements and timeouts; while all of its CPUs wait, they skip to the next timer.
             let (cpus, shift) = self.time.emulated();
-            command.args(["-smp", &cpus.to_string(), "-icount", &format!("shift={shift},sleep=off")]);
+            add(&["-smp", &cpus.to_string(), "-icount", &format!("shift={shift},sleep=off")]);
         }
-        command.args(["-m", "2G", "-no-reboot", "-nodefaults", "-display", "none"]);
-        command.arg("-kernel").arg(self.vmlinuz).arg("-initrd").arg(self.initramfs);
+        add(&["-m", "2G", "-no-reboot", "-nodefaults", "-display", "none"]);
         // The boot-time check of the timer interrupt counts on a CPU that is not shared: on a loaded host it
         // fails, and the kernel panics in setup_IO_APIC.
         let parameters = "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check rcupdate.rcu_expedited=1 rdinit=/init";
-        command.args(["-append", parameters]);
-        if let Some(disk) = self.disk {
-            let drive = format!("file={},format=raw,if=virtio,snapshot=on", disk.display());
-            command.arg("-drive").arg(drive);
-        }
+        add(&["-append", parameters]);
         for gpu in 0..self.gpus {
             let memory = format!("memory-backend-ram,id=hm{gpu},size={DOORBELL_BAR},share=on");
-            command.arg("-object").arg(memory);
-            command.arg("-device").arg(format!("ivshmem-plain,memdev=hm{gpu}"));
+            // Only the memory's master may be saved.
+            add(&["-object", &memory, "-device", &format!("ivshmem-plain,memdev=hm{gpu},master=on")]);
         }
+        words
+    }
+
+    /// [`Self::hardware`], and under KVM the host's CPU, which a saved machine goes on with.
+    pub(crate) fn identity(&self) -> Vec<String> {
+        let mut words = self.hardware();
+        if words.iter().any(|word| word == "kvm") {
+            words.extend(first_cpu(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()));
+        }
+        words
+    }
+
+    fn command(&self) -> Command {
+        let mut command = emulator::command(self.emulator);
+        command.args(self.hardware()).arg("-kernel").arg(self.vmlinuz);
+        match self.from {
+            From::Initramfs(file) => command.arg("-initrd").arg(file),
+            From::Snapshot(_) => command.args(["-incoming", "defer"]),
+        };
+        let drive = self.disk.map(|disk| match disk {
+            Disk::Copied(file) => format!("file={},format=raw,if=virtio,snapshot=on", file.display()),
+            Disk::Read(file) => format!("file={},format=raw,if=virtio,readonly=on", file.display()),
+        });
+        command.args(drive.iter().flat_map(|drive| ["-drive", drive]));
         die_with_parent(&mut command);
         command
     }
 
-    /// An interactive guest on this terminal. Ends when the guest powers off.
-    pub(crate) fn shell(&self) -> Result<()> {
-        crate::run::run(self.command().args(["-serial", "mon:stdio"]))
-    }
-
-    /// Runs to the end, to `limit`, or until the guest has been silent too long. Writes its report to `out`.
-    pub(crate) fn run(&self, nonce: &str, limit: Duration, out: &mut dyn Write) -> Result<Run> {
+    /// Starts QEMU; a snapshot is loaded, and has not gone on. `serial`: the first serial port.
+    fn start(&self, serial: &str) -> Result<Guest> {
         let mut command = self.command();
-        command.arg("-serial").arg(format!("file:{}", self.console.display()));
-        command.args(["-chardev", "stdio,id=tests,signal=off", "-serial", "chardev:tests"]);
+        let (port, of_port) = UnixStream::pair().context("cannot make a channel")?;
+        let (control, of_control) = UnixStream::pair().context("cannot make a channel")?;
+        command.args(["-serial", serial, "-serial", "chardev:tests"]);
+        command.arg("-chardev").arg(format!("socket,id=tests,fd={}", of_port.as_raw_fd()));
+        command.arg("-chardev").arg(format!("socket,id=control,fd={}", of_control.as_raw_fd()));
+        command.args(["-mon", "chardev=control,mode=control"]);
         command.arg("-debugcon").arg(format!("file:{}", self.pulse.display()));
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        inherit(&mut command, [of_port.as_raw_fd(), of_control.as_raw_fd()]);
         for file in [self.console, self.pulse] {
             let _ = fs::remove_file(file);
         }
         let child = command.spawn().context("cannot run QEMU")?;
-        let mut guest = Guest(child);
-        let stdout = guest.0.stdout.take().context("QEMU has no stdout")?;
-        let mut signs = Signs::of(&guest.0, self.console, self.pulse)?;
+        // The guest has the only ends on its side: ours close with it.
+        drop((of_port, of_control));
+        let mut guest = Guest { child, port, control: Qmp::of(control)? };
+        if let From::Snapshot(file) = self.from {
+            guest.control.load(file).with_context(|| {
+                let file = file.display();
+                format!("cannot resume {file} (if it is removed, it is made anew)")
+            })?;
+        }
+        Ok(guest)
+    }
+
+    fn start_logged(&self) -> Result<Guest> {
+        self.start(&format!("file:{}", self.console.display()))
+    }
+
+    /// An interactive guest on this terminal. Ends when the guest powers off.
+    pub(crate) fn shell(&self, held: Option<Held>) -> Result<()> {
+        let mut guest = self.start("mon:stdio")?;
+        self.go_on(&mut guest)?;
+        drop(held);
+        // What the init reports.
+        for line in guest.lines()? {
+            eprintln!("{line}");
+        }
+        guest.settle(Duration::from_secs(20));
+        Ok(())
+    }
+
+    /// A resumed guest gets the word to run its payload.
+    fn go_on(&self, guest: &mut Guest) -> Result<()> {
+        if matches!(self.from, From::Snapshot(_)) {
+            guest.control.go_on()?;
+            let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+            guest.send(&format!("run {now}"))?;
+        }
+        Ok(())
+    }
+
+    /// Runs to the end, to `limit`, or until the guest has been silent too long. Writes its report to `out`.
+    /// `held`: guards the snapshot until it is loaded.
+    pub(crate) fn run(
+        &self,
+        nonce: &str,
+        limit: Duration,
+        held: Option<Held>,
+        out: &mut dyn Write,
+    ) -> Result<Run> {
+        let mut guest = self.start_logged()?;
+        drop(held);
+        let lines = guest.lines()?;
+        let mut signs = Signs::of(&guest.child, self.console, self.pulse)?;
+        self.go_on(&mut guest)?;
         let mut run = Run {
             end: End::Lost(String::new()),
             totals: Totals::default(),
             closings: 0,
             timing: Timing::default(),
         };
-        run.end = follow(&lines(stdout), &mut run, nonce, limit, &mut signs, out);
+        run.end = follow(&lines, limit, &mut signs, |line, mark| {
+            run.timing.line(line, mark);
+            if let Some(code) = exit_code(line, nonce) {
+                return Some(End::Exit(code));
+            }
+            if let Some(totals) = Totals::parse(line) {
+                run.totals.add(totals);
+                run.closings += 1;
+            }
+            // A closed stdout is no reason to stop the guest half-way.
+            let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+            None
+        });
         if matches!(run.end, End::Exit(_)) {
             guest.settle(Duration::from_secs(20));
         }
         Ok(run)
     }
-}
 
-/// QEMU, killed when dropped.
-struct Guest(Child);
-
-impl Guest {
-    /// Gives the guest time to power off by itself.
-    fn settle(&mut self, limit: Duration) {
-        let start = Instant::now();
-        while start.elapsed() < limit && matches!(self.0.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(50));
+    /// Goes through these states, and hands each to `keep`, which may save it. The first is where the snapshot is, if
+    /// there is one. Out: what it took.
+    pub(crate) fn make(
+        &self,
+        states: &[&str],
+        limit: Duration,
+        mut keep: impl FnMut(&str, &mut Guest) -> Result<()>,
+    ) -> Result<Mark> {
+        let mut guest = self.start_logged()?;
+        let lines = guest.lines()?;
+        let mut signs = Signs::of(&guest.child, self.console, self.pulse)?;
+        let mut left = states.iter();
+        if matches!(self.from, From::Snapshot(_)) {
+            guest.control.go_on()?;
+            guest.send(NEXT)?;
+            left.next();
         }
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        // Fails only where it has ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Ctrl-C reaches QEMU through the process group; this covers every other way in which we end.
-fn die_with_parent(command: &mut Command) {
-    let end_with_us = || {
-        // SAFETY: changes only the calling process; plain integers.
-        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        }
-    };
-    // SAFETY: prctl is async-signal-safe, and nothing of the parent's memory is touched.
-    unsafe { command.pre_exec(end_with_us) };
-}
-
-fn lines(stdout: ChildStdout) -> Receiver<String> {
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned();
-            if sender.send(line).is_err() {
-                break;
+        let (mut began, mut result) = (None, Ok(()));
+        let mut reached = |state: &str| {
+            if left.next() != Some(&state) {
+                bail!("the guest came to {state}");
             }
-        }
-    });
-    receiver
-}
-
-/// Signs that a guest is alive.
-struct Signs<'a> {
-    begin: Instant,
-    /// Of QEMU.
-    clock: ClockId,
-    console: &'a Path,
-    heartbeats: Option<File>,
-    heartbeats_in: &'a Path,
-    pulse: Pulse,
-    /// Bytes that it has reported.
-    reported: u64,
-}
-
-impl<'a> Signs<'a> {
-    fn of(qemu: &Child, console: &'a Path, heartbeats_in: &'a Path) -> Result<Self> {
-        let pid = i32::try_from(qemu.id()).context("PID out of range")?;
-        let clock = clock_getcpuclockid(Pid::from_raw(pid)).context("QEMU's CPU time cannot be read")?;
-        let (begin, pulse) = (Instant::now(), Pulse::default());
-        Ok(Self { begin, clock, console, heartbeats: None, heartbeats_in, pulse, reported: 0 })
-    }
-
-    /// Reads what has arrived.
-    fn look(&mut self) {
-        if self.heartbeats.is_none() {
-            self.heartbeats = File::open(self.heartbeats_in).ok();
-        }
-        let mut bytes = Vec::new();
-        if let Some(file) = &mut self.heartbeats {
-            // What cannot be read now is read the next time.
-            let _ = file.read_to_end(&mut bytes);
-        }
-        self.pulse.take(&bytes);
-    }
-
-    fn done(&self) -> Done {
-        let logged = fs::metadata(self.console).map_or(0, |meta| meta.len());
-        Done {
-            bytes: self.reported + logged,
-            uptime: self.pulse.uptime,
-            cpu: self.cpu(),
-            host: self.begin.elapsed(),
-        }
-    }
-
-    /// A QEMU that has ended needs no watching.
-    fn cpu(&self) -> Duration {
-        clock_gettime(self.clock).map_or(Duration::ZERO, Duration::from)
-    }
-
-    fn mark(&self) -> Mark {
-        Mark { guest: self.pulse.uptime, cpu: self.cpu(), starts: self.pulse.starts }
-    }
-}
-
-/// Passes lines on until the exit line, the end of QEMU, or until the guest hangs.
-fn follow(
-    lines: &Receiver<String>,
-    run: &mut Run,
-    nonce: &str,
-    limit: Duration,
-    signs: &mut Signs<'_>,
-    out: &mut dyn Write,
-) -> End {
-    let mut watch = Watch::default();
-    loop {
-        let received = lines.recv_timeout(Duration::from_millis(500));
-        signs.look();
-        match received {
-            Ok(line) => {
-                signs.reported += line.len() as u64 + 1;
-                run.timing.line(&line, signs.mark());
-                if let Some(code) = exit_code(&line, nonce) {
-                    return End::Exit(code);
-                }
-                if let Some(totals) = Totals::parse(&line) {
-                    run.totals.add(totals);
-                    run.closings += 1;
-                }
-                // A closed stdout is no reason to stop the guest half-way.
-                let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+            keep(state, &mut guest)?;
+            if left.as_slice().is_empty() {
+                return Ok(Some(End::Exit(0)));
             }
-            Err(RecvTimeoutError::Disconnected) => return End::Lost("the guest died".to_owned()),
-            Err(RecvTimeoutError::Timeout) => {}
+            guest.control.go_on()?;
+            guest.send(NEXT).map(|()| None)
+        };
+        let end = follow(&lines, limit, &mut signs, |line, mark| {
+            began.get_or_insert(mark.guest);
+            let step = match line.strip_prefix("kfd-vm-state ") {
+                Some(state) => reached(state),
+                None if line.starts_with("kfd-vm-exit") => {
+                    Ok(Some(End::Lost("the guest gave up".to_owned())))
+                }
+                None => {
+                    eprintln!("{line}");
+                    Ok(None)
+                }
+            };
+            step.unwrap_or_else(|error| {
+                result = Err(error);
+                Some(End::Exit(1))
+            })
+        });
+        result?;
+        if let Some(problem) = verdict(&end, self.console) {
+            bail!("{problem}");
         }
-        if let Some(why) = watch.hangs(signs.done(), limit) {
-            return End::Lost(why);
-        }
+        let Mark { guest: uptime, cpu, .. } = signs.mark();
+        // A resumed one's clock did not begin at zero; it goes on to one state at least.
+        let before =
+            if matches!(self.from, From::Snapshot(_)) { began.unwrap_or_default() } else { Duration::ZERO };
+        Ok(Mark { guest: uptime.saturating_sub(before), cpu, starts: 0 })
     }
 }
+
+/// What distinguishes the first CPU of `/proc/cpuinfo` from those of other hosts: not its frequency.
+fn first_cpu(cpuinfo: &str) -> impl Iterator<Item = String> {
+    const NAMES: [&str; 5] = ["vendor_id", "model name", "stepping", "microcode", "flags"];
+    let first = cpuinfo.lines().take_while(|line| !line.is_empty());
+    let is_named = |line: &&str| line.split_once(':').is_some_and(|(name, _)| NAMES.contains(&name.trim()));
+    first.filter(is_named).map(str::to_owned)
+}
+
+/// The word by which a guest that is saved goes on to its next state (tests/src/bin/vm-init/snapshot.rs).
+const NEXT: &str = "next";
 
 /// The code in the guest's last line, `kfd-vm-exit NONCE CODE`.
 fn exit_code(line: &str, nonce: &str) -> Option<i32> {
@@ -313,24 +334,56 @@ pub(crate) fn verdict(end: &End, log: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Machine, Time, exit_code};
+    use super::{Disk, From, Machine, Time, exit_code, first_cpu};
     use std::path::Path;
+
+    fn machine(time: Time) -> Machine<'static> {
+        let (path, disk) = (Path::new("x"), Some(Disk::Read(Path::new("payload"))));
+        let from = From::Snapshot(path);
+        Machine { vmlinuz: path, from, console: path, pulse: path, disk, gpus: 1, time, emulator: path }
+    }
+
+    #[test]
+    fn a_resumed_machine_is_the_saved_one_but_for_its_files() {
+        let resumed = machine(Time::Shared);
+        let saved = Machine { from: From::Initramfs(Path::new("i")), ..machine(Time::Shared) };
+        assert_eq!(resumed.hardware(), saved.hardware());
+        let words = |machine: &Machine<'_>| {
+            let command = machine.command();
+            command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        let only = |all: &[String], others: &[String]| {
+            all.iter().filter(|word| !others.contains(word)).cloned().collect::<Vec<_>>()
+        };
+        let (resumed, saved) = (words(&resumed), words(&saved));
+        assert_eq!(only(&resumed, &saved), ["-incoming", "defer"]);
+        assert_eq!(only(&saved, &resumed), ["-initrd", "i"]);
+    }
 
     #[test]
     fn instructions_are_counted_on_one_emulated_cpu() {
-        let path = Path::new("x");
         let time = Time::Counted { shift: 3 };
-        let (console, pulse, emulator) = (path, path, path);
-        let machine =
-            Machine { vmlinuz: path, initramfs: path, console, pulse, disk: None, gpus: 1, time, emulator };
-        let command = machine.command();
-        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+        let words = machine(time).hardware();
         let follows = |option: &str| {
             let place = words.iter().position(|word| word == option)?;
-            words.get(place + 1).map(AsRef::as_ref)
+            words.get(place + 1).map(String::as_str)
         };
         assert_eq!((follows("-smp"), follows("-icount")), (Some("1"), Some("shift=3,sleep=off")));
         assert_eq!(follows("-accel"), Some("tcg,thread=single"));
+    }
+
+    #[test]
+    fn a_cpu_is_known_by_its_model_and_flags() {
+        let cpu = |number: u32, megahertz: u32, flags: &str| {
+            format!(
+                "processor\t: {number}\nmodel name\t: EPYC\ncpu MHz\t\t: {megahertz}\nflags\t\t: {flags}\n\n"
+            )
+        };
+        let of = |text: &str| first_cpu(text).collect::<Vec<_>>();
+        let two = cpu(0, 2400, "fpu svm") + &cpu(1, 3100, "fpu svm");
+        assert_eq!(of(&two), ["model name\t: EPYC", "flags\t\t: fpu svm"]);
+        assert_eq!(of(&two), of(&cpu(0, 1500, "fpu svm")));
+        assert_ne!(of(&two), of(&cpu(0, 2400, "fpu svm avx2")));
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! The test bed: one kernel prepared (image, modules, initramfs, the init's job) and booted. In: a column of the
-//! matrix and one of its boots. Out: the guest's report.
+//! The test bed: one guest prepared (kernel, modules, initramfs or snapshot and payload, the init's job) and run. In: a
+//! column of the matrix and one of its boots. Out: the guest's report.
 
 mod contents;
+mod saved;
 
 use crate::apt::Apt;
 use crate::closing::Totals;
@@ -9,12 +10,14 @@ use crate::lock::{self, Held};
 use crate::run::{note, size, step};
 use crate::vm::boots::{self, Boot, Root, Stage};
 use crate::vm::driver::Driver;
+use crate::vm::follow::End;
 use crate::vm::guest::{self, Binaries};
 use crate::vm::initramfs::Archive;
 use crate::vm::kernels::{self, Kernel};
 use crate::vm::matrix::{Column, Matrix, Types};
-use crate::vm::qemu::{self, End, Machine, Run};
-use crate::vm::timing::Timing;
+use crate::vm::qemu::{self, Disk, From, Machine, Run};
+use crate::vm::testbed::saved::{Resumed, Shelves};
+use crate::vm::timing::{Mark, Timing};
 use crate::vm::{debian, emulator, userland};
 use crate::{build, paths};
 use anyhow::{Context as _, Result, bail};
@@ -60,9 +63,10 @@ pub(crate) struct Bench {
     emulator: PathBuf,
     tracer: PathBuf,
     binaries: Binaries,
+    saved: Shelves,
 }
 
-/// One boot, and what it is for.
+/// One guest, and what it is for.
 #[derive(Clone, Copy)]
 struct Task<'a> {
     column: Column,
@@ -72,16 +76,28 @@ struct Task<'a> {
     arguments: &'a [String],
 }
 
-/// A kernel ready to boot.
+/// A guest ready to run.
 struct Ready {
     kernel: Kernel,
     boot: Boot,
-    initramfs: PathBuf,
+    /// The initramfs, or the payload of a resumed guest.
+    files: Files,
+    resumed: Option<Resumed>,
     console: PathBuf,
     pulse: PathBuf,
     disk: Option<PathBuf>,
     nonce: String,
     _held: Held,
+}
+
+/// A file that no later run reads, as large as all programs of a guest; removed when dropped.
+struct Files(PathBuf);
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // The next run of this guest writes over it.
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// A finished boot.
@@ -149,7 +165,8 @@ impl Bench {
         let matrix = Matrix::find(&apt)?;
         matrix.show();
         let userland = userland::piece(&apt)?;
-        Ok(Self { apt, matrix, driver: None, userland, emulator, tracer, binaries })
+        let saved = Shelves::default();
+        Ok(Self { apt, matrix, driver: None, userland, emulator, tracer, binaries, saved })
     }
 
     /// The test bed in which this driver, if any, is loaded in the place of the kernel's own.
@@ -162,7 +179,7 @@ impl Bench {
         &self.matrix
     }
 
-    /// One boot of the tests, reported to `out`. `None`: not booted, because neither `only` nor the filter
+    /// One guest of the tests, reported to `out`. `None`: not run, because neither `only` nor the filter
     /// leaves it a test.
     pub(crate) fn test(
         &self,
@@ -174,7 +191,7 @@ impl Bench {
         out: &mut dyn Write,
     ) -> Result<Option<Tested>> {
         let mut wanted = Vec::new();
-        for stage in boot.stages(column) {
+        for stage in boot.run(column) {
             if boots::is_wanted(column, stage.name, only) && self.has_test(stage, filter)? {
                 wanted.push(stage.name);
             }
@@ -214,7 +231,7 @@ impl Bench {
         self.binaries.test(stage).with_context(|| format!("the tests package has no test {stage}"))
     }
 
-    /// Runs one boot to the guest's own end or the limit.
+    /// Runs one guest to its own end or the limit.
     pub(crate) fn boot(
         &self,
         column: Column,
@@ -224,21 +241,27 @@ impl Bench {
         limit: Duration,
         out: &mut dyn Write,
     ) -> Result<Booted> {
-        let ready = self.prepare(Task { column, boot, mode, arguments })?;
-        step(format!("booting Linux {}: {}", ready.kernel.release, boot.name));
+        let mut ready = self.prepare(Task { column, boot, mode, arguments })?;
+        let how = if ready.resumed.is_some() { "resuming" } else { "booting" };
+        step(format!("{how} Linux {}: {}", ready.kernel.release, boot.name));
+        let (held, made) = ready.taken();
         let vmlinuz = ready.kernel.vmlinuz();
-        let run = ready.machine(&vmlinuz, &self.emulator).run(&ready.nonce, limit, out)?;
+        let mut run = ready.machine(&vmlinuz, &self.emulator).run(&ready.nonce, limit, held, out)?;
+        if let Some(took) = made {
+            run.timing.add(Timing::of(format!("{}, snapshots for {}", column.title(), boot.name), took));
+        }
         let trouble = qemu::verdict(&run.end, &ready.console);
         Ok(Booted { release: ready.kernel.release, run, trouble })
     }
 
     /// A guest on this terminal, until it powers off.
     pub(crate) fn shell(&self, column: Column, boot: Boot) -> Result<()> {
-        let ready = self.prepare(Task { column, boot, mode: Mode::Shell, arguments: &[] })?;
+        let mut ready = self.prepare(Task { column, boot, mode: Mode::Shell, arguments: &[] })?;
         let (release, name) = (&ready.kernel.release, boot.name);
         step(format!("Linux {release}, {name}: a shell in the guest; `exit` or Ctrl-A X ends it"));
+        let (held, _) = ready.taken();
         let vmlinuz = ready.kernel.vmlinuz();
-        ready.machine(&vmlinuz, &self.emulator).shell()
+        ready.machine(&vmlinuz, &self.emulator).shell(held)
     }
 
     fn prepare(&self, task: Task<'_>) -> Result<Ready> {
@@ -246,16 +269,13 @@ impl Bench {
         let cache = lock::hold(&paths::cache())?;
         let kernel = kernels::fetch(&self.apt, column.series)?;
         drop(cache);
-        // Log and initramfs of one boot of a release belong to one run at a time. No run waits for this while
+        let types = types_suffix(column);
+        // Log and initramfs of one guest of a release belong to one run at a time. No run waits for this while
         // holding the cache.
-        let name = match column.types {
-            Types::Kernel => boot.name.to_owned(),
-            Types::File => format!("{}-types-file", boot.name),
-            Types::Table => format!("{}-types-table", boot.name),
-        };
-        let dir = paths::vm(&kernel.release).join(name);
+        let dir = paths::vm(&kernel.release).join(format!("{}{types}", boot.name));
         let held = lock::hold(&dir)?;
         let scratch = dir.join("stripped");
+        let resumed = self.resumed(column, boot, &kernel)?;
         let mut archive = match boot.root {
             Root::Initramfs => Archive::new(),
             Root::Debian => Archive::below(debian::OVERLAY),
@@ -263,7 +283,7 @@ impl Bench {
         for folder in ["modules", "tests", "etc", "bin"] {
             archive.dir(folder);
         }
-        let stages = self.fill(&mut archive, &kernel, task, &scratch)?;
+        let stages = self.fill(&mut archive, &kernel, (task, resumed.as_ref()), &scratch)?;
         let nonce = nonce();
         let job = json!({
             "mode": mode.name(),
@@ -290,11 +310,12 @@ impl Bench {
             }
         };
         whole.extend(archive.finish()?);
-        let initramfs = dir.join("initramfs.cpio");
-        fs::write(&initramfs, &whole).with_context(|| format!("cannot write {}", initramfs.display()))?;
-        note(format!("initramfs for {}: {}", kernel.release, size(whole.len() as u64)));
+        let kind = if resumed.is_some() { "payload" } else { "initramfs" };
+        let files = Files(dir.join(format!("{kind}.cpio")));
+        fs::write(&files.0, &whole).with_context(|| format!("cannot write {}", files.0.display()))?;
+        note(format!("{kind} for {}: {}", kernel.release, size(whole.len() as u64)));
         let [console, pulse] = ["console.log", "pulse"].map(|name| dir.join(name));
-        Ok(Ready { kernel, boot, initramfs, console, pulse, disk, nonce, _held: held })
+        Ok(Ready { kernel, boot, files, resumed, console, pulse, disk, nonce, _held: held })
     }
 
     /// The pieces with Debian's programs, where the guest has no other system.
@@ -302,7 +323,7 @@ impl Bench {
         let mut pieces = fs::read(&self.userland).context("cannot read the userland piece")?;
         let more = match mode {
             Mode::Cost => userland::BPFTRACE,
-            Mode::Test(_) | Mode::Shell if boot.name == boots::MAIN.name => userland::OF_TESTS,
+            Mode::Test(_) | Mode::Shell if boot.saved == Some(boots::MAIN_SAVED) => userland::OF_TESTS,
             _ => return Ok(pieces),
         };
         let _cache = lock::hold(&paths::cache())?;
@@ -314,9 +335,27 @@ impl Bench {
 
 impl Ready {
     fn machine<'a>(&'a self, vmlinuz: &'a Path, emulator: &'a Path) -> Machine<'a> {
-        let Self { initramfs, console, pulse, disk, boot, .. } = self;
-        let (disk, Boot { gpus, time, .. }) = (disk.as_deref(), *boot);
-        Machine { vmlinuz, initramfs, console, pulse, disk, gpus, time, emulator }
+        let Self { files, resumed, console, pulse, disk, boot, .. } = self;
+        let (from, disk) = match resumed {
+            Some(resumed) => (From::Snapshot(&resumed.file), Some(Disk::Read(&files.0))),
+            None => (From::Initramfs(&files.0), disk.as_deref().map(Disk::Copied)),
+        };
+        Machine { vmlinuz, from, console, pulse, disk, gpus: boot.gpus, time: boot.time, emulator }
+    }
+
+    /// The lock of the snapshot, to be held until it is loaded; and what making it took, if it was made.
+    fn taken(&mut self) -> (Option<Held>, Option<Mark>) {
+        let resumed = self.resumed.as_mut();
+        resumed.map_or((None, None), |resumed| (resumed.held.take(), resumed.made.take()))
+    }
+}
+
+/// What distinguishes the folders of a release, by where the tracer has its types from.
+fn types_suffix(column: Column) -> &'static str {
+    match column.types {
+        Types::Kernel => "",
+        Types::File => "-types-file",
+        Types::Table => "-types-table",
     }
 }
 

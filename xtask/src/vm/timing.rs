@@ -51,8 +51,10 @@ impl Timing {
     pub(crate) fn line(&mut self, line: &str, now: Mark) {
         let outcome = |word: &str| word == "ok" || word == "FAILED" || word.starts_with("ignored");
         if let Some(stage) = line.strip_prefix("==> ") {
+            // A guest's first stage includes its boot or resume.
+            let cpu = if self.stage.is_empty() { Duration::ZERO } else { now.cpu };
             stage.clone_into(&mut self.stage);
-            self.began = (now, now);
+            self.began = (Mark { cpu, ..now }, now);
             self.speaking = None;
         } else if let Some((test, rest)) =
             line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
@@ -76,6 +78,12 @@ impl Timing {
 
     fn ended(&mut self, test: Option<String>, took: Mark) {
         self.steps.push(Step { stage: self.stage.clone(), test, took });
+    }
+
+    /// Something that is no stage and has no tests.
+    pub(crate) fn of(what: String, took: Mark) -> Self {
+        let step = Step { stage: what, test: None, took };
+        Self { steps: vec![step], ..Self::default() }
     }
 
     pub(crate) fn add(&mut self, other: Self) {
@@ -168,16 +176,24 @@ mod tests {
                 "test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 20s",
                 at(30, 4),
             ),
+            ("==> Linux 6.12.1, stage life", at(31, 4)),
+            (
+                "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 9s",
+                at(40, 4),
+            ),
         ] {
             timing.line(line, mark);
         }
         let mut all = Timing::default();
         all.add(timing);
+        all.add(Timing::of("Linux 6.12.1, snapshots for sim".to_owned(), at(25, 0)));
         let tables = all.tables();
         let lines: Vec<&str> = tables.lines().collect();
         let expected = [
-            "stage                    tests  guest s  CPU s  starts",
-            "Linux 6.12.1, stage sim  2           20     40       4",
+            "stage                            tests  guest s  CPU s  starts",
+            "Linux 6.12.1, snapshots for sim  0           25     50       0",
+            "Linux 6.12.1, stage life         0            9     18       0",
+            "Linux 6.12.1, stage sim          2           20     60       4",
             "",
             "slowest tests  stage                    guest s  CPU s  starts",
             "usual::slow    Linux 6.12.1, stage sim       18     36       3",

@@ -38,7 +38,8 @@ pub(crate) struct Watch {
 impl Watch {
     /// To be called periodically. `limit`: of the whole run, in the host's time.
     pub(crate) fn hangs(&mut self, now: Done, limit: Duration) -> Option<String> {
-        if now.bytes != self.wrote.bytes {
+        // The clock of a resumed guest does not begin at zero.
+        if now.bytes != self.wrote.bytes || self.wrote.uptime.is_zero() {
             self.wrote = now;
         }
         if now.bytes != self.lived.bytes || now.uptime != self.lived.uptime {
@@ -89,6 +90,12 @@ mod tests {
     fn a_starved_guest_does_not_hang() {
         assert_eq!(said(&[done(9, 10, 10, 10), done(9, 10, 100, 1700)]), None);
         assert_eq!(said(&[done(9, 10, 10, 10), done(9, 11, 320, 1700), done(9, 12, 600, 3400)]), None);
+    }
+
+    #[test]
+    fn a_resumed_guest_has_not_been_silent_before() {
+        assert_eq!(said(&[done(0, 0, 1, 1), done(0, 2000, 2, 2), done(0, 2800, 3, 3)]), None);
+        assert!(said(&[done(0, 0, 1, 1), done(0, 2000, 2, 2), done(0, 2901, 3, 3)]).is_some());
     }
 
     #[test]

@@ -33,9 +33,8 @@ pub(crate) fn go_over() -> Result<()> {
 fn try_to() -> Result<Infallible> {
     machine::mount("devtmpfs", "/dev", "")?;
     let listed = fs::read_to_string(MODULES).with_context(|| format!("cannot read {MODULES}"))?;
-    for file in listed.lines() {
-        modules::insert(&Module { file: file.to_owned(), parameters: String::new() })?;
-    }
+    let module = |file: &str| Module { file: file.to_owned(), parameters: String::new() };
+    modules::insert_all(&listed.lines().map(module).collect::<Vec<_>>())?;
     mount(Some(DISK), ROOT, Some("ext4"), MsFlags::MS_NOATIME, None::<&str>)
         .with_context(|| format!("cannot mount {DISK}"))?;
     copy(Path::new(OVERLAY), Path::new(ROOT))?;

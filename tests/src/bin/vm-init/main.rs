@@ -3,14 +3,17 @@
 //! messages stay on the first port.
 //!
 //! Where the guest is a Debian on a disk, it first switches to that, as PID 1, and does its job there as a
-//! unit of systemd.
+//! unit of systemd. Where guests are resumed, it is the init of the guest that is saved; that of the payload does the
+//! job.
 
 mod disk;
 mod job;
 mod machine;
 mod modules;
+mod payload;
 mod process;
 mod report;
+mod snapshot;
 
 use anyhow::{Context as _, Result};
 use job::{Job, Mode, Stage};
@@ -26,6 +29,8 @@ fn main() {
     // Nothing above PID 1 could handle an error: it is reported, then the machine powers off all the same.
     let prepared = match std::process::id() == 1 {
         true if disk::wanted() => disk::go_over(),
+        true if snapshot::is_resumed() => Ok(()),
+        true if snapshot::wanted() => snapshot::go_through(),
         true => machine::prepare(),
         false => Ok(()),
     };
@@ -56,6 +61,8 @@ fn work(job: &Job) -> u32 {
     ];
     if job.mode != Mode::Cost {
         // Where instructions are counted, the heartbeat's own would be among them.
+        // Before the first line: the uptime of a resumed guest does not begin at zero.
+        pulse::beat();
         thread::spawn(live);
     }
     if job.mode == Mode::Test {
@@ -135,9 +142,7 @@ fn test(job: &Job, stage: &Stage, environment: &[(&str, &str)]) -> bool {
 
 /// Sets up what a stage needs: modules, then GPUs.
 fn insert(stage: &Stage) -> Result<()> {
-    for module in &stage.modules {
-        modules::insert(module).with_context(|| format!("cannot insert {}", module.file))?;
-    }
+    modules::insert_all(&stage.modules)?;
     if let Some(shape) = &stage.shape {
         reshape(shape)?;
     }

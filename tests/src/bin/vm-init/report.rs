@@ -4,13 +4,24 @@ use anyhow::{Context as _, Result, ensure};
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Write as _};
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 
 const PORT: &str = "/dev/ttyS1";
 
 fn port() -> Result<File> {
+    open(0)
+}
+
+/// The port, from which reading does not wait.
+pub(crate) fn port_without_waiting() -> Result<File> {
+    open(libc::O_NONBLOCK)
+}
+
+fn open(flags: i32) -> Result<File> {
     let port = OpenOptions::new()
         .read(true)
         .write(true)
+        .custom_flags(flags)
         .open(PORT)
         .with_context(|| format!("cannot open {PORT}"))?;
     raw(&port).with_context(|| format!("cannot set {PORT} raw"))?;

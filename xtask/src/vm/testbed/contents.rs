@@ -1,8 +1,9 @@
-//! What a boot's initramfs holds beside Debian's programs: the tracer, tests, modules, files of types. In: a
-//! boot and its stages. Out: entries of the archive, and the stages for the init's job.
+//! What a guest holds beside Debian's programs: the tracer, tests, files of types, and modules unless its snapshot has
+//! them. In: a boot and its stages. Out: entries of the archive, and the stages for the init's job.
 
+use super::saved::Resumed;
 use super::{Bench, Mode, Task};
-use crate::vm::boots::{Module, Root, Stage};
+use crate::vm::boots::{Module, Root};
 use crate::vm::driver::Inserted;
 use crate::vm::initramfs::Archive;
 use crate::vm::kernels::Kernel;
@@ -23,7 +24,7 @@ impl Bench {
         &self,
         archive: &mut Archive,
         kernel: &Kernel,
-        Task { column, boot, mode, arguments }: Task<'_>,
+        (Task { column, boot, mode, arguments }, resumed): (Task<'_>, Option<&Resumed>),
         scratch: &Path,
     ) -> Result<Vec<Value>> {
         for (name, path) in &self.binaries.programs {
@@ -55,7 +56,13 @@ impl Bench {
             while needed.pop_if(|last| !wanted.contains(&last.name) && last.modules.is_empty()).is_some() {}
         }
         for (left, stage) in (0..needed.len()).rev().zip(needed) {
-            let modules = self.place_modules(archive, kernel, (stage, column.types), scratch)?;
+            let mut modules = Vec::new();
+            for module in stage.modules {
+                modules.extend(match resumed {
+                    Some(resumed) => resumed.modules(module),
+                    None => self.place_modules(archive, kernel, (module, column.types), scratch)?,
+                });
+            }
             let mut test = None;
             if matches!(mode, Mode::Test(wanted) if wanted.contains(&stage.name)) {
                 let place = format!("tests/{}", stage.name);
@@ -99,38 +106,36 @@ impl Bench {
         Ok(files.map(|path| Inserted { path, parameters: String::new() }).collect())
     }
 
-    /// Adds a stage's modules to the archive and returns them in the order of insertion.
-    fn place_modules(
+    /// Adds a module with what it needs to the archive, and returns them in the order of insertion.
+    pub(super) fn place_modules(
         &self,
         archive: &mut Archive,
         kernel: &Kernel,
-        (stage, types): (&Stage, Types),
+        (module, types): (&Module, Types),
         scratch: &Path,
     ) -> Result<Vec<Value>> {
         let mut inserted = Vec::new();
-        for module in stage.modules {
-            match module {
-                Module::Amdgpu(parameters) => {
-                    let files = self.amdgpu(kernel)?;
-                    for (left, Inserted { path, parameters: own }) in (0..files.len()).rev().zip(&files) {
-                        // amdgpu itself comes last: the others are its dependencies.
-                        let all = if left == 0 { format!("{parameters} {own}") } else { own.clone() };
-                        let mut elf = modules::read(path)?;
-                        if left == 0 && types == Types::File {
-                            elf = modules::without_btf(&elf, scratch)?;
-                        }
-                        inserted.push(place_module(archive, path, elf, all.trim()));
+        match module {
+            Module::Amdgpu(parameters) => {
+                let files = self.amdgpu(kernel)?;
+                for (left, Inserted { path, parameters: own }) in (0..files.len()).rev().zip(&files) {
+                    // amdgpu itself comes last: the others are its dependencies.
+                    let all = if left == 0 { format!("{parameters} {own}") } else { own.clone() };
+                    let mut elf = modules::read(path)?;
+                    if left == 0 && types == Types::File {
+                        elf = modules::without_btf(&elf, scratch)?;
                     }
+                    inserted.push(place_module(archive, path, elf, all.trim()));
                 }
-                Module::Kfdsim(parameters) => {
-                    let _cache = lock::hold(&paths::cache())?;
-                    let path = match &self.driver {
-                        Some(driver) => kfdsim::build_for(&self.apt, kernel, driver)?,
-                        None => kfdsim::build(&self.apt, kernel)?,
-                    };
-                    let elf = guest::stripped(&path, scratch)?;
-                    inserted.push(place_module(archive, &path, elf, parameters));
-                }
+            }
+            Module::Kfdsim(parameters) => {
+                let _cache = lock::hold(&paths::cache())?;
+                let path = match &self.driver {
+                    Some(driver) => kfdsim::build_for(&self.apt, kernel, driver)?,
+                    None => kfdsim::build(&self.apt, kernel)?,
+                };
+                let elf = guest::stripped(&path, scratch)?;
+                inserted.push(place_module(archive, &path, elf, parameters));
             }
         }
         Ok(inserted)
@@ -138,7 +143,7 @@ impl Bench {
 }
 
 /// Adds a module to the archive and returns its entry in the job.
-fn place_module(archive: &mut Archive, path: &Path, elf: Vec<u8>, parameters: &str) -> Value {
+pub(super) fn place_module(archive: &mut Archive, path: &Path, elf: Vec<u8>, parameters: &str) -> Value {
     let place = format!("modules/{}.ko", modules::module_name(&path.to_string_lossy()));
     archive.file(&place, 0o644, elf);
     json!({ "file": format!("/{place}"), "parameters": parameters })
