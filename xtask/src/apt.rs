@@ -32,27 +32,38 @@ const KERNELS: &str = "kernels.json";
 pub(crate) struct Apt {
     dir: PathBuf,
     suites: &'static [Suite],
+    index: &'static str,
 }
+
+/// Types of an index in sources.list, with apt's options. Without a target, machines with a desktop would
+/// also fetch icons and the like.
+const PACKAGES: &str = "deb [arch=amd64 target=Packages";
+const SOURCES: &str = "deb-src [target=Sources";
 
 impl Apt {
     /// The root of the matrix's kernels and the guest's programs.
     pub(crate) fn open() -> Result<Self> {
-        Self::at("apt", &suites::MATRIX)
+        Self::at("apt", &suites::MATRIX, PACKAGES)
     }
 
     /// The root of Debian 13.
     pub(crate) fn trixie() -> Result<Self> {
-        Self::at("apt-trixie", &suites::TRIXIE)
+        Self::at("apt-trixie", &suites::TRIXIE, PACKAGES)
+    }
+
+    /// The root of Debian 13's source packages.
+    pub(crate) fn trixie_sources() -> Result<Self> {
+        Self::at("apt-trixie-sources", &suites::TRIXIE, SOURCES)
     }
 
     /// The root of all kernels that Debian has.
     pub(crate) fn images() -> Result<Self> {
-        Self::at("apt-images", &suites::IMAGES)
+        Self::at("apt-images", &suites::IMAGES, PACKAGES)
     }
 
     /// Makes the root if needed and brings its indexes up to date.
-    fn at(name: &str, suites: &'static [Suite]) -> Result<Self> {
-        let apt = Self { dir: paths::cache().join(name), suites };
+    fn at(name: &str, suites: &'static [Suite], index: &'static str) -> Result<Self> {
+        let apt = Self { dir: paths::cache().join(name), suites, index };
         let age = apt.age();
         if age.is_some_and(|age| age < INDEX_AGE) {
             return Ok(apt);
@@ -112,8 +123,7 @@ impl Apt {
         let mut sources = String::new();
         for (suite, is_security) in suites {
             let uri = if *is_security { &security } else { &main };
-            // `target=Packages`: machines with a desktop would also fetch icons and the like.
-            sources += &format!("deb [arch=amd64 target=Packages signed-by={KEYRING}] {uri} {suite} main\n");
+            sources += &format!("{} signed-by={KEYRING}] {uri} {suite} main\n", self.index);
         }
         fs::write(self.dir.join("sources.list"), sources).context("cannot write the apt root")?;
         fs::write(self.dir.join("status"), "").context("cannot write the apt root")
@@ -195,6 +205,14 @@ impl Apt {
             fetched => fetched.with_context(|| format!("cannot fetch {wanted}"))?,
         };
         newest_deb(&dir)
+    }
+
+    /// Fetches the files of a source package into an existing folder.
+    pub(crate) fn download_source(&self, package: &str, version: &str, dir: &Path) -> Result<()> {
+        let wanted = format!("{package}={version}");
+        let mut get = self.get();
+        get.args(["source", "-q", "--download-only", &wanted]).current_dir(dir);
+        run::output(&mut get).map(drop).with_context(|| format!("cannot fetch the source of {wanted}"))
     }
 
     /// Fetches packages with all their dependencies.

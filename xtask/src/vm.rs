@@ -22,6 +22,7 @@ pub(crate) mod picture;
 pub(crate) mod pulse;
 pub(crate) mod qemu;
 pub(crate) mod qmp;
+pub(crate) mod root;
 pub(crate) mod scenario;
 pub(crate) mod series;
 pub(crate) mod snapshot;
@@ -80,6 +81,10 @@ pub(crate) struct Args {
     /// Run the demo in the guest instead of the tests
     #[arg(long, conflicts_with = "shell")]
     demo: bool,
+    /// Build QEMU from Debian's source with xtask/qemu/icount-prologue.patch, for all later runs: guests take
+    /// some half of the CPU time in it (docs/development.md)
+    #[arg(long, exclusive = true)]
+    build_qemu: bool,
     /// Give up on a guest after so many seconds
     #[arg(long, default_value_t = LIMIT.as_secs(), value_name = "SECONDS")]
     timeout: u64,
@@ -117,6 +122,9 @@ impl ValueEnum for Choice {
 
 /// `Ok(false)`: tests failed, and it was reported.
 pub(crate) fn vm(args: &Args) -> Result<bool> {
+    if args.build_qemu {
+        return emulator::build().map(|()| true);
+    }
     let limit = Duration::from_secs(args.timeout);
     let stages: Vec<&str> = args.stages.iter().map(String::as_str).collect();
     let driver = args.driver.as_deref().map(Driver::read).transpose()?;

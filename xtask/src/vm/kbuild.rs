@@ -1,15 +1,10 @@
 //! The make command that builds a module for one kernel. In: the folders of headers, driver headers and
 //! module. Out: the command to run: on this machine where its C library and compiler suffice, otherwise in
 //! the root of a newer Debian.
-//!
-//! That root is unpacked from packages, never set up: only compiler, linker and a shell run in it. It is
-//! entered in a new mount namespace, so that nothing stays mounted however the build ends.
 
-use crate::apt::{self, Apt};
 use crate::paths;
-use crate::run::step;
-use crate::stamp::Stamp;
 use crate::vm::kernels::Kernel;
+use crate::vm::root::Root;
 use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,21 +17,8 @@ pub(crate) const AMD: &str = "drivers/gpu/drm/amd";
 const PACKAGES: [&str; 10] =
     ["bash", "coreutils", "dash", "findutils", "gcc-14", "grep", "libelf1t64", "make", "mawk", "sed"];
 
-/// Mounted in the root, in the order in which [`ENTER`] takes them.
+/// Places of headers, driver and module in the root.
 const MOUNTED: [&str; 3] = ["/headers", "/driver", "/module"];
-
-/// Enters the root from outside, in a mount namespace made for it. Arguments: the root, the three folders,
-/// the command to run inside. objtool reads /proc.
-const ENTER: &str = r#"set -e
-PATH=$PATH:/usr/sbin:/sbin
-mount --rbind /dev "$1/dev"
-mount --rbind /proc "$1/proc"
-mount --bind "$2" "$1/headers"
-mount --bind "$3" "$1/driver"
-mount --bind "$4" "$1/module"
-root=$1; shift 4
-exec chroot "$root" "$@"
-"#;
 
 /// Symbols of other modules that the module may use, in its folder.
 pub(crate) const SYMVERS: &str = "driver.symvers";
@@ -63,7 +45,7 @@ pub(crate) fn make(kernel: &Kernel, folders: &Folders<'_>) -> Result<Command> {
     let Folders { headers, driver, amd, module } = *folders;
     let mut command;
     let seen = if kernel.has_newer_kbuild() {
-        command = enter(&root()?, [headers, driver, module]);
+        command = enter([headers, driver, module])?;
         command.arg("make");
         MOUNTED.map(PathBuf::from)
     } else {
@@ -97,7 +79,7 @@ pub(crate) fn driver_types(kernel: &Kernel, folders: &Folders<'_>) -> Result<Com
     let Folders { headers, driver, module, .. } = *folders;
     point(headers, &kernel.release, if kernel.has_newer_kbuild() { Path::new(MOUNTED[0]) } else { headers })?;
     let (mut command, [headers, driver, module]) = if kernel.has_newer_kbuild() {
-        let mut command = enter(&root()?, [headers, driver, module]);
+        let mut command = enter([headers, driver, module])?;
         command.arg("/module/kfd-trace");
         (command, MOUNTED.map(PathBuf::from))
     } else {
@@ -135,41 +117,9 @@ fn point(headers: &Path, release: &str, seen: &Path) -> Result<()> {
         .context("cannot point the headers at each other")
 }
 
-/// Runs the command added to it inside `root`. A user who is not root becomes so in a user namespace.
-fn enter(root: &Path, folders: [&Path; 3]) -> Command {
-    let mut command = Command::new("unshare");
-    // SAFETY: no arguments, cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        command.args(["--user", "--map-root-user"]);
-    }
-    command.args(["--mount", "sh"]).arg(root.join("enter")).arg(root).args(folders);
-    command
-}
-
-/// The root folder of a Debian 13 with compiler and make, from packages at first use.
-fn root() -> Result<PathBuf> {
-    let root = paths::cache().join("trixie");
-    let key = format!("{}\n{ENTER}", PACKAGES.join(" "));
-    let stamp = Stamp::at(root.join("unpacked-for"), key);
-    if stamp.holds() {
-        return Ok(root);
-    }
-    let clear = |dir: &Path| match dir.exists() {
-        true => fs::remove_dir_all(dir).with_context(|| format!("cannot clear {}", dir.display())),
-        false => Ok(()),
-    };
-    clear(&root)?;
-    step("fetching compiler and make of Debian 13");
-    let debs = Apt::trixie()?.download_closure(&PACKAGES)?;
-    apt::unpack(&debs, &root)?;
-    // Links that maintainer scripts would have created.
-    let awk = root.join("usr/bin/awk");
-    std::os::unix::fs::symlink("mawk", &awk).with_context(|| format!("cannot make {}", awk.display()))?;
-    for place in MOUNTED {
-        let dir = root.join(place.trim_start_matches('/'));
-        fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    }
-    fs::write(root.join("enter"), ENTER).context("cannot write to the root")?;
-    stamp.set()?;
-    Ok(root)
+/// The root of a Debian 13 with compiler and make, in which the command added to it runs.
+fn enter(folders: [&Path; 3]) -> Result<Command> {
+    let root = Root::at(&paths::cache().join("trixie"), &PACKAGES)?;
+    let [headers, driver, module] = folders;
+    Ok(root.enter(&[(headers, MOUNTED[0]), (driver, MOUNTED[1]), (module, MOUNTED[2])]))
 }
