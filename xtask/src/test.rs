@@ -98,7 +98,7 @@ pub(crate) fn test(args: &Args) -> Result<bool> {
     let stages = if args.fast { &[CORE][..] } else { &[] };
     let skip: Vec<String> = boots::once(CORE).map(|begin| format!("--skip={begin}")).collect();
     let filter = if args.fast { &skip[..] } else { &[] };
-    // A passed part of a boot does not count as the boot.
+    // A passed part of a stage does not count as the stage.
     let selection = Selection { stages, filter, limit: vm::LIMIT, passed: (!args.fast).then_some(&passed) };
     let (bench, boots) = (OnceLock::new(), OnceLock::new());
     // The guests' programs are built by the first of their threads: linking them takes one CPU for minutes.
@@ -191,6 +191,8 @@ fn lints() -> Result<()> {
 
 /// Includes tests that need kernel packages or rendered manifests.
 fn kernel_model(totals: &mut Totals) -> Result<()> {
+    // Fixtures are made by the release binary, which one CPU builds for minutes: meanwhile another one compiles the tests.
+    run::run(guest::cargo().args(["test", "--no-run"]))?;
     let dir = fixtures::fixtures()?;
     let mut all = guest::cargo();
     all.args(ALL).env("KFD_TRACE_FIXTURES", dir).env(manifests::VARIABLE, manifests::render()?);
