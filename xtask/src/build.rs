@@ -14,12 +14,22 @@ use std::process::Command;
 /// The variable that the binary's `kfd_trace_build_info` has its revision from.
 const REVISION: &str = "KFD_TRACE_REVISION";
 
-/// Builds and checks it.
+/// Builds and checks it, as tests and measurements take it: without its commit, so that a commit compiles nothing anew.
 pub(crate) fn build() -> Result<PathBuf> {
     step("building kfd-trace (release, static)");
+    built(|cargo| cargo)
+}
+
+/// The same for use: it shows its commit.
+pub(crate) fn released() -> Result<PathBuf> {
+    step("building kfd-trace (release, static) of this commit");
+    built(with_revision)
+}
+
+fn built(with: impl FnOnce(&mut Command) -> &mut Command) -> Result<PathBuf> {
     let mut cargo = guest::cargo();
     cargo.args(["build", "--release", "-p", "kfd-trace", "--target", TARGET]);
-    run::run(with_revision(&mut cargo))?;
+    run::run(with(&mut cargo))?;
     let binary = paths::target().join(TARGET).join("release/kfd-trace");
     check(&binary)?;
     Ok(binary)

@@ -98,7 +98,7 @@ enum Benchmark {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Setup => setup::setup(),
-        Command::Build => build::build().map(|binary| println!("{}", binary.display())),
+        Command::Build => build::released().map(|binary| println!("{}", binary.display())),
         Command::Vm(args) => return exit(vm::vm(&args)),
         Command::Scenario(args) => return exit(scenario::scenario(&args)),
         Command::Soak(args) => return exit(soak::soak(&args)),

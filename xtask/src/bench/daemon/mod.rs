@@ -5,7 +5,6 @@
 
 use crate::bench::baseline::{Baseline, Figure};
 use crate::bench::overhead;
-use crate::build::with_revision;
 use crate::paths;
 use crate::run::{self, note, step};
 use crate::setup;
@@ -137,7 +136,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     step("building the bench program (release, static)");
     let mut cargo = guest::cargo();
     cargo.args(["build", "--release", "-p", "kfd-trace-load", "--target", TARGET]);
-    run::run(with_revision(&mut cargo)).context("the bench program does not build")?;
+    run::run(&mut cargo).context("the bench program does not build")?;
     Ok(paths::target().join(TARGET).join("release/kfd-trace-load"))
 }
 
