@@ -4,13 +4,14 @@
 //! Archive addresses are those of the machine's own apt configuration, so that a local mirror or a proxy is
 //! used here too. The dpkg status is empty: dependency closures are complete.
 
+mod kernels;
 mod suites;
 
 use crate::run::{self, note, size, step};
-use crate::vm::offer::Index;
 use crate::{lock, paths};
 use anyhow::{Context as _, Result, bail};
-use std::collections::{BTreeMap, BTreeSet};
+use kernels::{KERNELS, with_versions};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,13 +22,6 @@ use suites::Suite;
 const INDEX_AGE: Duration = Duration::from_secs(12 * 60 * 60);
 
 pub(crate) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-
-/// Prefixes of package names, separated by commas: the indexes act as if they had none of these. For trying
-/// what becomes of the tests when the archive drops a kernel.
-const WITHOUT: &str = "KFD_XTASK_WITHOUT";
-
-/// What the indexes have of kernels, in an apt root.
-const KERNELS: &str = "kernels.json";
 
 pub(crate) struct Apt {
     dir: PathBuf,
@@ -165,23 +159,10 @@ impl Apt {
         command
     }
 
-    /// Packages of kernels with their versions. The answer is kept until the indexes are fetched anew: apt takes half a
-    /// second for each question.
-    fn of_kernels(&self) -> Result<Vec<(String, Option<String>)>> {
-        let kept = self.dir.join(KERNELS);
-        let read = fs::read(&kept).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        if let Some(packages) = read {
-            return Ok(packages);
-        }
-        let names = run::output(self.cache().args(["pkgnames", "linux-"]))?;
-        let madison = run::output(self.cache().arg("madison").args(names.lines()))?;
-        let packages = with_versions(&names, &madison);
-        // Under its own name only when it is whole.
-        let partial = kept.with_extension("partial");
-        fs::write(&partial, serde_json::to_vec(&packages)?)
-            .and_then(|()| fs::rename(&partial, &kept))
-            .with_context(|| format!("cannot write {}", kept.display()))?;
-        Ok(packages)
+    /// Whether the archive has this version of a source package.
+    pub(crate) fn has_source(&self, package: &str, version: &str) -> Result<bool> {
+        let madison = run::output(self.cache().args(["madison", package]))?;
+        Ok(with_versions("", &madison).iter().any(|(_, listed)| listed.as_deref() == Some(version)))
     }
 
     /// The version that apt would install: of the suite itself before that of its backports.
@@ -238,49 +219,6 @@ impl std::fmt::Display for Gone {
 }
 
 impl std::error::Error for Gone {}
-
-/// Of the kernels' packages, all of whose names begin alike.
-impl Index for Apt {
-    fn names(&self, prefix: &str) -> Result<Vec<String>> {
-        let mut names: Vec<String> = self.of_kernels()?.into_iter().map(|(name, _)| name).collect();
-        names.dedup();
-        names.retain(|name| name.starts_with(prefix) && !is_hidden(name));
-        Ok(names)
-    }
-
-    fn versions(&self, package: &str) -> Result<Vec<String>> {
-        if is_hidden(package) {
-            return Ok(Vec::new());
-        }
-        let of_it = self.of_kernels()?.into_iter().filter(|(name, _)| name == package);
-        Ok(of_it.filter_map(|(_, version)| version).collect())
-    }
-}
-
-/// Names by which apt knows packages, and versions that `apt-cache madison` lists: each name with each of its versions,
-/// newest first, or with none.
-fn with_versions(names: &str, madison: &str) -> Vec<(String, Option<String>)> {
-    let mut versions: BTreeMap<&str, Vec<&str>> = names.lines().map(|name| (name, Vec::new())).collect();
-    for line in madison.lines() {
-        let mut fields = line.split('|').map(str::trim);
-        if let (Some(name), Some(version)) = (fields.next(), fields.next()) {
-            versions.entry(name).or_default().push(version);
-        }
-    }
-    let of_name = |(name, versions): (&str, Vec<&str>)| {
-        let none = versions.is_empty().then_some(None);
-        let all = versions.into_iter().map(|version| Some(version.to_owned()));
-        let name = name.to_owned();
-        all.chain(none).map(move |version| (name.clone(), version)).collect::<Vec<_>>()
-    };
-    versions.into_iter().flat_map(of_name).collect()
-}
-
-/// Whether the user wants this package to be missing.
-fn is_hidden(package: &str) -> bool {
-    let prefixes = std::env::var(WITHOUT).unwrap_or_default();
-    prefixes.split(',').any(|prefix| !prefix.is_empty() && package.starts_with(prefix))
-}
 
 fn make(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))
@@ -371,27 +309,4 @@ pub(crate) fn unpack(debs: &[PathBuf], tree: &Path) -> Result<()> {
         fs::remove_file(deb).with_context(|| format!("cannot delete {}", deb.display()))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::with_versions;
-
-    #[test]
-    fn a_name_has_its_versions_in_the_order_of_apt() {
-        let madison = "\
- linux-image-b |    2-1 | http://deb.debian.org/debian bookworm/main amd64 Packages
- linux-image-b |    1-1 | http://deb.debian.org/debian bookworm-security/main amd64 Packages
-linux-headers-a | 3-1~bpo12+1 | http://deb.debian.org/debian bookworm-backports/main amd64 Packages
-";
-        let found = with_versions("linux-image-b\nlinux-headers-a\nlinux-image-gone\n", madison);
-        let found: Vec<_> = found.iter().map(|(name, version)| (name.as_str(), version.as_deref())).collect();
-        let expected = [
-            ("linux-headers-a", Some("3-1~bpo12+1")),
-            ("linux-image-b", Some("2-1")),
-            ("linux-image-b", Some("1-1")),
-            ("linux-image-gone", None),
-        ];
-        assert_eq!(found, expected);
-    }
 }

@@ -20,7 +20,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     built(|cargo| cargo)
 }
 
-/// The same for use: it shows its commit.
+/// Builds it as it is given away: it shows its commit.
 pub(crate) fn released() -> Result<PathBuf> {
     step("building kfd-trace (release, static) of this commit");
     built(with_revision)

@@ -1,5 +1,4 @@
-//! `cargo xtask test`: every check, each announced, in the order of how soon it ends, in parallel with the
-//! guests.
+//! `cargo xtask test`: every check, each announced, in parallel with the guests.
 
 use crate::attack;
 use crate::bench::{daemon, overhead};
@@ -55,6 +54,7 @@ enum When {
     Whole,
 }
 
+/// Those first that need no release binary: it is built meanwhile, by one CPU for minutes.
 const CHECKS: [Check; 14] = [
     Check {
         name: "format",
@@ -63,17 +63,17 @@ const CHECKS: [Check; 14] = [
     },
     Check { name: "links of the documentation", when: When::Always, run: |_| links::links() },
     Check { name: "lints", when: When::Always, run: |_| lints() },
+    Check { name: "dependencies", when: When::Whole, run: |_| deny::check() },
+    Check { name: "manifests of Kubernetes", when: When::Whole, run: |_| manifests::schemas() },
+    Check { name: "rules and exposition for Prometheus", when: When::Whole, run: |_| rules::rules() },
+    Check { name: "dashboards of Grafana", when: When::Whole, run: |_| dashboards::test() },
+    Check { name: "pages in a browser", when: When::Whole, run: |_| browser::check() },
     Check {
         name: "unit tests",
         when: When::Fast,
         run: |totals| unit_tests(guest::cargo().arg("test"), totals),
     },
     Check { name: "unit tests, and the kernel model on the matrix", when: When::Whole, run: kernel_model },
-    Check { name: "dependencies", when: When::Whole, run: |_| deny::check() },
-    Check { name: "manifests of Kubernetes", when: When::Whole, run: |_| manifests::schemas() },
-    Check { name: "rules and exposition for Prometheus", when: When::Whole, run: |_| rules::rules() },
-    Check { name: "dashboards of Grafana", when: When::Whole, run: |_| dashboards::test() },
-    Check { name: "pages in a browser", when: When::Whole, run: |_| browser::check() },
     Check { name: "packages", when: When::Whole, run: |_| dist::check::check() },
     Check { name: "attacks on the daemon", when: When::Whole, run: |_| attack::check() },
     Check { name: "cost of the daemon", when: When::Whole, run: |_| costs(daemon::check()?, "daemon") },
@@ -191,7 +191,7 @@ fn lints() -> Result<()> {
 
 /// Includes tests that need kernel packages or rendered manifests.
 fn kernel_model(totals: &mut Totals) -> Result<()> {
-    // Fixtures are made by the release binary, which one CPU builds for minutes: meanwhile another one compiles the tests.
+    // The fixtures wait for the release binary.
     run::run(guest::cargo().args(["test", "--no-run"]))?;
     let dir = fixtures::fixtures()?;
     let mut all = guest::cargo();

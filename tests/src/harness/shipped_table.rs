@@ -40,7 +40,7 @@ impl OtherTable {
         let place = &mut self.program[self.at..self.at + TABLE.len()];
         place.fill(b' ');
         place[..text.len()].copy_from_slice(text.as_bytes());
-        // Of 23 MB these are few: an emulated CPU takes a second for the whole.
+        // An emulated CPU takes a second for the whole program, which has 23 MB.
         match File::options().write(true).open(&self.path) {
             Ok(written) => written.write_all_at(place, u64::try_from(self.at)?)?,
             // The first; or the one before is executed, and can be replaced only.

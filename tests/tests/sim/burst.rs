@@ -189,7 +189,7 @@ fn what_the_kernel_skips_is_counted() -> Result<()> {
 }
 
 /// How long a flood lasts.
-const FLOOD: Duration = Duration::from_secs(8);
+const FLOOD: Duration = Duration::from_secs(20);
 
 /// Memory of the daemon at rest, and the limit of what a flood may add to a tracer, KiB.
 const AT_REST: u64 = 25 * 1024;

@@ -40,8 +40,17 @@ impl Stage {
     /// Prefixes of the names of its tests that are left out on this kernel.
     pub(crate) fn left_out(&self, column: Column) -> impl Iterator<Item = &'static str> {
         let once = if column.all { &[] } else { self.once };
-        let left = LEFT_TO_EVERYTHING.iter().filter(move |(stage, _)| !column.whole && *stage == self.name);
-        once.iter().copied().chain(left.flat_map(|(_, begins)| begins.iter().copied()))
+        once.iter().copied().chain(self.left_to_everything().filter(move |_| !column.whole))
+    }
+
+    /// All prefixes that are named here for it.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &'static str> {
+        self.once.iter().copied().chain(self.left_to_everything())
+    }
+
+    fn left_to_everything(&self) -> impl Iterator<Item = &'static str> {
+        let own = LEFT_TO_EVERYTHING.iter().filter(|(stage, _)| *stage == self.name);
+        own.flat_map(|(_, begins)| begins.iter().copied())
     }
 }
 
@@ -151,9 +160,7 @@ pub(crate) const MAIN: Boot = Boot {
                 "restart::",
                 "run::it",
                 "timeline::",
-                "timeline_ledger::",
                 "top::",
-                "top_ledger::",
             ],
         },
         // Tests of the tracer itself, independent of the driver: once is enough, but for the shipped table.

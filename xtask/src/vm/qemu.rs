@@ -8,10 +8,10 @@ use crate::lock::Held;
 use crate::vm::console;
 use crate::vm::emulator;
 use crate::vm::follow::{End, Signs, follow};
-use crate::vm::qemu::guest::{Guest, die_with_parent, inherit};
+use crate::vm::qemu::guest::{Guest, Qemu, die_with_parent, inherit};
 use crate::vm::qmp::Qmp;
 use crate::vm::timing::{Mark, Timing};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use std::fs;
 use std::io::Write;
 use std::os::fd::AsRawFd as _;
@@ -158,7 +158,7 @@ impl Machine<'_> {
         for file in [self.console, self.pulse] {
             let _ = fs::remove_file(file);
         }
-        let child = command.spawn().context("cannot run QEMU")?;
+        let child = Qemu(command.spawn().context("cannot run QEMU")?);
         // The guest has the only ends on its side: ours close with it.
         drop((of_port, of_control));
         let mut guest = Guest { child, port, control: Qmp::of(control)? };
@@ -210,7 +210,7 @@ impl Machine<'_> {
         let mut guest = self.start_logged()?;
         drop(held);
         let lines = guest.lines()?;
-        let mut signs = Signs::of(&guest.child, self.console, self.pulse)?;
+        let mut signs = Signs::of(&guest.child.0, self.console, self.pulse)?;
         self.go_on(&mut guest)?;
         let mut run = Run {
             end: End::Lost(String::new()),
@@ -237,6 +237,10 @@ impl Machine<'_> {
         Ok(run)
     }
 
+    fn is_sound(&self, end: &End) -> Result<()> {
+        verdict(end, self.console).map_or(Ok(()), |problem| Err(anyhow!(problem)))
+    }
+
     /// Goes through these states, and hands each to `keep`, which may save it. The first is where the snapshot is, if
     /// there is one. Out: what it took.
     pub(crate) fn make(
@@ -247,7 +251,7 @@ impl Machine<'_> {
     ) -> Result<Mark> {
         let mut guest = self.start_logged()?;
         let lines = guest.lines()?;
-        let mut signs = Signs::of(&guest.child, self.console, self.pulse)?;
+        let mut signs = Signs::of(&guest.child.0, self.console, self.pulse)?;
         let mut left = states.iter();
         if matches!(self.from, From::Snapshot(_)) {
             guest.control.go_on()?;
@@ -259,6 +263,8 @@ impl Machine<'_> {
             if left.next() != Some(&state) {
                 bail!("the guest came to {state}");
             }
+            // All later guests go on from what is kept, and their logs begin after this.
+            self.is_sound(&End::Exit(0))?;
             keep(state, &mut guest)?;
             if left.as_slice().is_empty() {
                 return Ok(Some(End::Exit(0)));
@@ -284,9 +290,7 @@ impl Machine<'_> {
             })
         });
         result?;
-        if let Some(problem) = verdict(&end, self.console) {
-            bail!("{problem}");
-        }
+        self.is_sound(&end)?;
         let Mark { guest: uptime, cpu, .. } = signs.mark();
         // A resumed one's clock did not begin at zero; it goes on to one state at least.
         let before =
@@ -333,65 +337,4 @@ pub(crate) fn verdict(end: &End, log: &Path) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Disk, From, Machine, Time, exit_code, first_cpu};
-    use std::path::Path;
-
-    fn machine(time: Time) -> Machine<'static> {
-        let (path, disk) = (Path::new("x"), Some(Disk::Read(Path::new("payload"))));
-        let from = From::Snapshot(path);
-        Machine { vmlinuz: path, from, console: path, pulse: path, disk, gpus: 1, time, emulator: path }
-    }
-
-    #[test]
-    fn a_resumed_machine_is_the_saved_one_but_for_its_files() {
-        let resumed = machine(Time::Shared);
-        let saved = Machine { from: From::Initramfs(Path::new("i")), ..machine(Time::Shared) };
-        assert_eq!(resumed.hardware(), saved.hardware());
-        let words = |machine: &Machine<'_>| {
-            let command = machine.command();
-            command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
-        };
-        let only = |all: &[String], others: &[String]| {
-            all.iter().filter(|word| !others.contains(word)).cloned().collect::<Vec<_>>()
-        };
-        let (resumed, saved) = (words(&resumed), words(&saved));
-        assert_eq!(only(&resumed, &saved), ["-incoming", "defer"]);
-        assert_eq!(only(&saved, &resumed), ["-initrd", "i"]);
-    }
-
-    #[test]
-    fn instructions_are_counted_on_one_emulated_cpu() {
-        let time = Time::Counted { shift: 3 };
-        let words = machine(time).hardware();
-        let follows = |option: &str| {
-            let place = words.iter().position(|word| word == option)?;
-            words.get(place + 1).map(String::as_str)
-        };
-        assert_eq!((follows("-smp"), follows("-icount")), (Some("1"), Some("shift=3,sleep=off")));
-        assert_eq!(follows("-accel"), Some("tcg,thread=single"));
-    }
-
-    #[test]
-    fn a_cpu_is_known_by_its_model_and_flags() {
-        let cpu = |number: u32, megahertz: u32, flags: &str| {
-            format!(
-                "processor\t: {number}\nmodel name\t: EPYC\ncpu MHz\t\t: {megahertz}\nflags\t\t: {flags}\n\n"
-            )
-        };
-        let of = |text: &str| first_cpu(text).collect::<Vec<_>>();
-        let two = cpu(0, 2400, "fpu svm") + &cpu(1, 3100, "fpu svm");
-        assert_eq!(of(&two), ["model name\t: EPYC", "flags\t\t: fpu svm"]);
-        assert_eq!(of(&two), of(&cpu(0, 1500, "fpu svm")));
-        assert_ne!(of(&two), of(&cpu(0, 2400, "fpu svm avx2")));
-    }
-
-    #[test]
-    fn only_the_own_nonce_ends_a_run() {
-        assert_eq!(exit_code("kfd-vm-exit 12ab 0", "12ab"), Some(0));
-        assert_eq!(exit_code("kfd-vm-exit 12ab 1\r", "12ab"), Some(1));
-        assert_eq!(exit_code("kfd-vm-exit 99 0", "12ab"), None);
-        assert_eq!(exit_code("kfd-vm-exit 12ab", "12ab"), None);
-        assert_eq!(exit_code("test kfd-vm-exit 12ab 0", "12ab"), None);
-    }
-}
+mod tests;

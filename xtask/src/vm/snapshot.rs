@@ -8,8 +8,10 @@ use crate::run::{note, size};
 use crate::vm::boots::{Boot, Module};
 use crate::vm::matrix::Column;
 use anyhow::{Context as _, Result};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -88,7 +90,7 @@ impl Shelf {
     /// Keeps a state that `save` writes to the file that it is given, and removes what it replaces.
     pub(crate) fn keep(&self, state: &str, save: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
         let (file, partial) = (self.file(state), self.dir.join("partial"));
-        for old in self.of(state)? {
+        for old in self.others(state)? {
             fs::remove_file(&old).with_context(|| format!("cannot remove {}", old.display()))?;
         }
         let saved = save(&partial).and_then(|()| {
@@ -107,12 +109,18 @@ impl Shelf {
         Ok(())
     }
 
-    /// Files of a state, whatever they are made of.
-    fn of(&self, state: &str) -> Result<Vec<PathBuf>> {
+    /// What this state's new snapshot replaces: its old one, and all that are made of something else.
+    fn others(&self, state: &str) -> Result<Vec<PathBuf>> {
         let entries =
             fs::read_dir(&self.dir).with_context(|| format!("cannot read {}", self.dir.display()))?;
         let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-        Ok(paths.filter(|path| path.file_stem().is_some_and(|stem| stem == state)).collect())
+        let is_key =
+            |made_of: &OsStr| made_of.len() == 16 && made_of.as_bytes().iter().all(u8::is_ascii_hexdigit);
+        let is_replaced = |path: &PathBuf| {
+            let (stem, made_of) = (path.file_stem(), path.extension().filter(|made_of| is_key(made_of)));
+            made_of.is_some_and(|made_of| made_of != &*self.key || stem.is_some_and(|stem| stem == state))
+        };
+        Ok(paths.filter(is_replaced).collect())
     }
 }
 

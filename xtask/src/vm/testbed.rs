@@ -219,7 +219,7 @@ impl Bench {
         };
         let all = String::from_utf8_lossy(&list(&[])?.stdout).into_owned();
         let is_there = |begin: &str| all.lines().any(|test| test.starts_with(begin));
-        if let Some(missing) = stage.once.iter().find(|begin| !is_there(begin)) {
+        if let Some(missing) = stage.named().find(|begin| !is_there(begin)) {
             bail!("no test of {} begins with {missing}, which xtask/src/vm/boots.rs names", stage.name);
         }
         let listed = list(arguments)?;

@@ -101,8 +101,8 @@ fn a_slow_reader_gets_everything() {
     }
     let taken = Arc::<Mutex<Vec<u8>>>::default();
     let mut out = StdoutWriter::new(Slow(taken.clone()), 10_000).unwrap();
-    numbered(&mut out, 0, 50);
     let begin = Instant::now();
+    numbered(&mut out, 0, 50);
     out.finish(2 * SECOND).unwrap();
     assert!(begin.elapsed() > 2 * SECOND, "longer than for one that takes nothing");
     assert_eq!(lines(std::str::from_utf8(&taken.lock().unwrap()).unwrap()), (0..50).collect::<Vec<_>>());

@@ -8,7 +8,6 @@ use crate::apt::Apt;
 use crate::lock;
 use crate::paths;
 use crate::run::{self, note, size, step};
-use crate::vm::offer::Index as _;
 use crate::vm::root::Root;
 use anyhow::{Context as _, Result, bail};
 use std::fs;
@@ -80,6 +79,10 @@ pub(crate) fn build() -> Result<()> {
     }
     let dir = paths::cache().join("qemu-build");
     let held = lock::hold(&dir)?;
+    // Another one may have built it meanwhile.
+    if place.exists() {
+        return Ok(());
+    }
     let cache = lock::hold(&paths::cache())?;
     let root = Root::at(&dir.join("root"), &PACKAGES)?;
     let work = dir.join("work");
@@ -117,11 +120,12 @@ pub(crate) fn build() -> Result<()> {
 fn buildable() -> Result<String> {
     let tree = debian()?;
     let old = version(&tree)?;
-    let sources = |version: &String| -> Result<bool> {
+    let has_source = |version: &str| {
         let _cache = lock::hold(&paths::cache())?;
-        Ok(Apt::trixie_sources()?.versions("qemu")?.contains(version))
+        Apt::trixie_sources()?.has_source("qemu", version)
     };
-    if sources(&old)? {
+    // What was built from it needs it no more.
+    if builds().join(recipe(&old).name()).exists() || has_source(&old)? {
         return Ok(old);
     }
     note(format!("the archive has no source of QEMU {old}: fetching Debian's QEMU anew"));
@@ -130,7 +134,7 @@ fn buildable() -> Result<String> {
     fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))?;
     drop(cache);
     let new = version(&debian()?)?;
-    if !sources(&new)? {
+    if !has_source(&new)? {
         bail!("the archive has QEMU {new}, but not its source");
     }
     Ok(new)

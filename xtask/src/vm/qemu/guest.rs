@@ -13,9 +13,19 @@ use std::process::{Child, Command};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// QEMU, killed when dropped.
+/// Killed when dropped.
+pub(super) struct Qemu(pub(super) Child);
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        // Fails only where it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 pub(crate) struct Guest {
-    pub(super) child: Child,
+    pub(super) child: Qemu,
     /// The second serial port.
     pub(super) port: UnixStream,
     pub(super) control: Qmp<BufReader<UnixStream>, UnixStream>,
@@ -37,17 +47,9 @@ impl Guest {
     /// Gives the guest time to power off by itself.
     pub(super) fn settle(&mut self, limit: Duration) {
         let start = Instant::now();
-        while start.elapsed() < limit && matches!(self.child.try_wait(), Ok(None)) {
+        while start.elapsed() < limit && matches!(self.child.0.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(50));
         }
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        // Fails only where it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

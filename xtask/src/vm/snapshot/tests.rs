@@ -81,9 +81,10 @@ fn a_snapshot_is_there_when_it_is_whole_and_replaces_an_older_one() {
     });
     assert_eq!(failed.unwrap_err().to_string(), "no room");
     assert_eq!(new.nearest(&states, 2), None, "half a machine");
+    write(&dir.path().join("console.log")).expect("a log");
     new.keep("booted", write).expect("saved");
     let left = fs::read_dir(dir.path()).expect("a folder").map(|entry| entry.expect("an entry").path());
     let mut left: Vec<PathBuf> = left.collect();
     left.sort();
-    assert_eq!(left, [new.file("booted"), old.file("kfdsim")]);
+    assert_eq!(left, [new.file("booted"), dir.path().join("console.log")]);
 }

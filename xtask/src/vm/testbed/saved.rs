@@ -36,6 +36,8 @@ impl Shelves {
 
 /// The snapshots of one boot.
 struct Made {
+    /// Release and version of the kernel.
+    kernel: [String; 2],
     shelf: Shelf,
     maker: Maker,
     states: Vec<State>,
@@ -97,7 +99,9 @@ impl Bench {
         let held = lock::hold(&dir)?;
         let wanted = states(boot, column, |_| false).len() - 1;
         let has_it = |of: &Made| of.shelf.nearest(&of.states, wanted) == Some(wanted);
-        let known = self.saved.known().get(&dir).filter(|of| has_it(of)).cloned();
+        // The archive may get another one while guests run.
+        let identity = [&kernel.release, &kernel.version].map(String::clone);
+        let known = self.saved.known().get(&dir).filter(|of| of.kernel == identity && has_it(of)).cloned();
         let of = match known {
             Some(of) => of,
             // Also where another run has meanwhile replaced it, and the initramfs with it.
@@ -151,7 +155,13 @@ impl Bench {
                 modules: &modules,
             },
         );
-        Ok(Made { shelf, maker, states, modules: placed })
+        Ok(Made {
+            kernel: [&kernel.release, &kernel.version].map(String::clone),
+            shelf,
+            maker,
+            states,
+            modules: placed,
+        })
     }
 
     /// Makes this state and those on the way to it, from the nearest one that there is.
