@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Only format, lints, unit tests, and the core of the VM tests on one kernel
     #[arg(long)]
     fast: bool,
-    /// Each test on each kernel: also what a further kernel has hardly ever shown to be wrong
+    /// All stages on each kernel: also what a further kernel has hardly ever shown to be wrong
     #[arg(long, conflicts_with = "fast")]
     everything: bool,
     /// Leave out what passed before on this very tree

@@ -88,10 +88,14 @@ const MOST_WANTED: [Series; 5] = [Series::V6_12, Series::V7_2, Series::V6_1, Ser
 /// The series that the test command runs with a types file, most wanted first. The first has no other types.
 const BY_FILE: [Series; 5] = [Series::V5_10, Series::V6_1, Series::V7_2, Series::V6_12, Series::V7_3];
 
-/// The stages that the test command runs of a kernel that is neither the main one nor the one with a types file: its verifier
-/// and its driver take all probes, and queues are followed from their creation to their end. Where kfdsim cannot be built, and on
-/// the kernel of the types file, it is what needs no GPU.
+/// The stages that the test command runs with a types file.
+const WITH_FILE: [&str; 2] = ["sim", "life"];
+
+/// Its stages of a kernel that is neither that one nor the main one: the verifier and the driver take all probes, and queues
+/// are followed from their creation to their end.
 const OF_OTHERS: [&str; 1] = ["nohws"];
+
+/// Its stages where kfdsim cannot be built, and of the kernel that it also runs with a types file.
 const WITHOUT_GPUS: [&str; 2] = ["no_amdgpu", "no_gpu"];
 
 #[derive(Clone, Debug, Default)]
@@ -142,7 +146,8 @@ impl Matrix {
     /// What the test command runs: everything on one kernel, queues and memory on the one with a types file in the
     /// place of the module's BTF, and a few tests on each other one.
     pub(crate) fn tested(&self) -> Vec<Column> {
-        let by_file = self.by_file();
+        let only = Some(&WITH_FILE[..]);
+        let by_file = self.by_file().map(|column| Column { only, whole: false, ..column });
         let usual = |column: &Column| {
             let is_by_file = by_file.is_some_and(|one| one.series == column.series);
             let only = match column {
@@ -155,8 +160,8 @@ impl Matrix {
         by_file.into_iter().chain(self.columns.iter().map(usual)).collect()
     }
 
-    /// What `--everything` runs: all stages of each kernel, and those of the types file. `cargo xtask vm --types file` runs
-    /// these on the others.
+    /// What `--everything` runs: all stages of each kernel, those with GPUs of one also with a types file.
+    /// `cargo xtask vm --types file` runs these on the others.
     pub(crate) fn everything(&self) -> Vec<Column> {
         self.by_file().into_iter().chain(self.columns.iter().copied()).collect()
     }
@@ -164,8 +169,7 @@ impl Matrix {
     /// The kernel with a types file.
     fn by_file(&self) -> Option<Column> {
         let mut built = BY_FILE.iter().filter_map(|series| self.of(*series)).filter(|column| column.built);
-        let only = Some(&["sim", "life"][..]);
-        built.next().map(|column| Column { types: Types::File, only, all: false, ..column })
+        built.next().map(|column| Column { types: Types::File, all: false, ..column })
     }
 
     /// One line per series that is not proven or not whole.

@@ -107,7 +107,7 @@ fn the_test_command_boots_each_kernel_and_everything_runs_all_stages_of_it() {
     assert_eq!(shown(matrix.tested()), expected);
     let of_7 = "sim life no_gpu mi300 cpx nohws mes no_amdgpu";
     let expected = [
-        "Linux 5.10 with a types file: sim life".to_owned(),
+        "Linux 5.10 with a types file: sim life nohws".to_owned(),
         "Linux 5.10: no_gpu no_amdgpu".to_owned(),
         "Linux 6.1: sim life no_gpu nohws no_amdgpu".to_owned(),
         of_main,
