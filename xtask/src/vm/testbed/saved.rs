@@ -36,7 +36,6 @@ impl Shelves {
 
 /// The snapshots of one boot.
 struct Made {
-    /// Release and version of the kernel.
     kernel: [String; 2],
     shelf: Shelf,
     maker: Maker,
@@ -100,8 +99,8 @@ impl Bench {
         let wanted = states(boot, column, |_| false).len() - 1;
         let has_it = |of: &Made| of.shelf.nearest(&of.states, wanted) == Some(wanted);
         // The archive may get another one while guests run.
-        let identity = [&kernel.release, &kernel.version].map(String::clone);
-        let known = self.saved.known().get(&dir).filter(|of| of.kernel == identity && has_it(of)).cloned();
+        let is_same = |of: &&Arc<Made>| of.kernel == identity(kernel) && has_it(of);
+        let known = self.saved.known().get(&dir).filter(is_same).cloned();
         let of = match known {
             Some(of) => of,
             // Also where another run has meanwhile replaced it, and the initramfs with it.
@@ -155,13 +154,7 @@ impl Bench {
                 modules: &modules,
             },
         );
-        Ok(Made {
-            kernel: [&kernel.release, &kernel.version].map(String::clone),
-            shelf,
-            maker,
-            states,
-            modules: placed,
-        })
+        Ok(Made { kernel: identity(kernel), shelf, maker, states, modules: placed })
     }
 
     /// Makes this state and those on the way to it, from the nearest one that there is.
@@ -180,6 +173,11 @@ impl Bench {
             Ok(())
         })
     }
+}
+
+/// Its release and version.
+fn identity(kernel: &Kernel) -> [String; 2] {
+    [&kernel.release, &kernel.version].map(String::clone)
 }
 
 /// What the init does until the payload's takes its place.

@@ -17,7 +17,7 @@ exist once for each generation of GPUs; it is attached to those of the GPUs pres
 are attached only with `--tracepoints`, the probes of preemptions, runlists and MES only with `--runlists` or where their events are requested.
 
 ## Booted
-Each of these kernels is booted with its real amdgpu and the tracer attaches to it; an integration test compares on every kernel.
+Each of these kernels is booted with its real amdgpu and the tracer attaches to it; `cargo xtask test --everything` compares on every kernel.
 Where the module has BTF, a types file gives the same verdicts: a test compares all that is known by either. A driver of ROCm's
 packages has no BTF of its own; `kfd-trace status` lists the verdicts on it.
 
