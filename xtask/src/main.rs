@@ -8,6 +8,7 @@ mod check;
 mod closing;
 mod dist;
 mod fleet;
+mod folder;
 mod lock;
 mod passed;
 mod paths;

@@ -101,8 +101,10 @@ pub(crate) fn initramfs(kernel: &Kernel, init: Vec<u8>) -> Result<Vec<u8>> {
     }
     archive.file("init", 0o755, init);
     let mut listed = String::new();
-    let is_there = |name: &&str| *name != CHECKSUM || modules::find(kernel, name).is_ok();
-    for name in MODULES.into_iter().filter(is_there) {
+    for name in MODULES {
+        if name == CHECKSUM && modules::find(kernel, name)?.is_none() {
+            continue;
+        }
         for path in modules::with_needs(kernel, name)? {
             let place = format!("modules/{}.ko", modules::module_name(&path.to_string_lossy()));
             archive.file(&place, 0o644, modules::read(&path)?);

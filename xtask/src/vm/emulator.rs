@@ -11,8 +11,8 @@ mod choice;
 pub(crate) use build::build;
 
 use crate::apt::{self, Apt};
-use crate::paths;
 use crate::run::step;
+use crate::{folder, paths};
 use anyhow::{Context as _, Result};
 use choice::{Choice, Recipe};
 use flate2::read::GzDecoder;
@@ -42,9 +42,15 @@ pub(crate) fn unpacked() -> Result<PathBuf> {
     })
 }
 
-/// QEMU's own file in such a folder. Its firmware is part of what it saves.
-pub(crate) fn program(tree: &Path) -> PathBuf {
-    tree.join(PROGRAM)
+/// What decides how such a folder's machines run: QEMU's own file, and firmware, which is a part of what it
+/// saves.
+pub(crate) fn files(tree: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = vec![tree.join(PROGRAM)];
+    // Debian's package of ROMs for network cards is only recommended.
+    for folder in FIRMWARE.map(|folder| tree.join(folder)).iter().filter(|folder| folder.exists()) {
+        files.extend(folder::files_below(folder)?);
+    }
+    Ok(files)
 }
 
 /// QEMU of such a folder.

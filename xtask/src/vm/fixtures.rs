@@ -121,7 +121,7 @@ fn write_all(kernel: &Kernel, dir: &Path) -> Result<()> {
     put(dir, "proc/sys/kernel/osrelease", format!("{}\n", kernel.release).as_bytes())?;
     put(dir, "sys/kernel/btf/vmlinux", &section(&base, ".BTF").context("vmlinux has no .BTF")?)?;
 
-    let amdgpu = modules::read(&modules::find(kernel, "amdgpu")?)?;
+    let amdgpu = modules::read(&modules::file(kernel, "amdgpu")?)?;
     let elf = object::File::parse(&*amdgpu).context("amdgpu.ko is no ELF file")?;
     put(dir, "proc/kallsyms", symbols::kallsyms(&elf, "amdgpu", MODULE_BASE)?.as_bytes())?;
     let modinfo = section(&elf, ".modinfo").context("amdgpu.ko has no .modinfo")?;
@@ -138,7 +138,7 @@ fn write_all(kernel: &Kernel, dir: &Path) -> Result<()> {
     }
     let mut events = String::new();
     for name in TRACED {
-        let bytes = modules::read(&modules::find(kernel, name)?)?;
+        let bytes = modules::read(&modules::file(kernel, name)?)?;
         let elf = object::File::parse(&*bytes).with_context(|| format!("{name}.ko is no ELF file"))?;
         events += &tracepoints::available(&elf).with_context(|| format!("tracepoints of {name}"))?;
     }

@@ -1,7 +1,7 @@
 //! Kernel modules: which ones amdgpu needs and in which order, taken from the unpacked tree.
 
-use crate::run;
 use crate::vm::kernels::Kernel;
+use crate::{folder, run};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,20 +20,16 @@ pub(crate) fn with_needs(kernel: &Kernel, name: &str) -> Result<Vec<PathBuf>> {
     Ok(order.into_iter().map(|module| dir.join(module)).collect())
 }
 
-/// The file of one module, for example `gpu-sched`.
-pub(crate) fn find(kernel: &Kernel, name: &str) -> Result<PathBuf> {
-    let mut folders = vec![kernel.modules().join("kernel")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if module_name(&path.to_string_lossy()) == name.replace('-', "_") {
-                return Ok(path);
-            }
-        }
-    }
-    bail!("Linux {} has no module {name}", kernel.release)
+/// The file of one module, for example `gpu-sched`. `None`: the kernel has no such module, or it is built in.
+pub(crate) fn find(kernel: &Kernel, name: &str) -> Result<Option<PathBuf>> {
+    let name = name.replace('-', "_");
+    let files = folder::files_below(&kernel.modules().join("kernel"))?;
+    Ok(files.into_iter().find(|path| module_name(&path.to_string_lossy()) == name))
+}
+
+/// The file of a module that the kernel must have.
+pub(crate) fn file(kernel: &Kernel, name: &str) -> Result<PathBuf> {
+    find(kernel, name)?.with_context(|| format!("Linux {} has no module {name}", kernel.release))
 }
 
 /// Packages carry no modules.dep (the maintainer script makes it), so it is made in the tree.
@@ -113,7 +109,7 @@ pub(crate) fn without_btf(elf: &[u8], scratch: &Path) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{insertion_order, module_name};
+    use super::{Kernel, find, fs, insertion_order, module_name};
 
     const DEP: &str = "\
 kernel/gpu/amdgpu.ko.xz: kernel/gpu/gpu-sched.ko.xz kernel/gpu/ttm.ko.xz kernel/gpu/drm.ko.xz
@@ -128,6 +124,19 @@ kernel/gpu/radeon.ko.xz: kernel/gpu/drm.ko.xz
         let order = insertion_order(DEP, "amdgpu").expect("amdgpu is there");
         let names: Vec<String> = order.iter().map(|path| module_name(path)).collect();
         assert_eq!(names, ["drm", "gpu_sched", "ttm", "amdgpu"]);
+    }
+
+    #[test]
+    fn only_a_tree_that_was_read_shows_that_a_module_is_absent() {
+        let tree = tempfile::tempdir().expect("a folder");
+        let kernel =
+            Kernel { release: "6.1".to_owned(), version: String::new(), tree: tree.path().to_owned() };
+        assert!(find(&kernel, "virtio_blk").is_err(), "there is no tree");
+        let block = kernel.modules().join("kernel/drivers/block");
+        fs::create_dir_all(&block).expect("folders");
+        fs::write(block.join("virtio-blk.ko.xz"), "").expect("a module");
+        let found = |name: &str| find(&kernel, name).expect("a tree");
+        assert_eq!((found("virtio_blk"), found("virtio_pci")), (Some(block.join("virtio-blk.ko.xz")), None));
     }
 
     #[test]

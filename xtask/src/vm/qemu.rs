@@ -1,5 +1,6 @@
-//! One QEMU run. In: kernel, initramfs or snapshot, and the nonce of the guest's exit line. Out: the guest's report,
-//! passed on, and how the run ended; or the states that the guest went through, saved. QEMU never outlives us.
+//! One QEMU run. In: kernel, initramfs or snapshot, and the nonce of the guest's exit line. Out: the guest's
+//! report, passed on, and how the run ended; or the states that the guest went through, saved. QEMU never
+//! outlives us.
 
 mod guest;
 
@@ -14,10 +15,9 @@ use crate::vm::timing::{Mark, Timing};
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::fs;
 use std::io::Write;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// One page of doorbells is plenty, but kfdsim checks for 8 MiB: the size of a real doorbell BAR's share.
@@ -51,6 +51,26 @@ pub(crate) enum Disk<'a> {
     /// Written to in a copy.
     Copied(&'a Path),
     Read(&'a Path),
+}
+
+impl Disk<'_> {
+    /// The same with another file.
+    fn with(self, file: &Path) -> Disk<'_> {
+        match self {
+            Self::Copied(_) => Disk::Copied(file),
+            Self::Read(_) => Disk::Read(file),
+        }
+    }
+}
+
+/// Where the guest's channels lead.
+#[derive(Clone, Copy)]
+struct Channels<'a> {
+    /// The first serial port.
+    serial: &'a str,
+    /// Descriptors of the second one, and of QEMU's control channel.
+    tests: RawFd,
+    control: RawFd,
 }
 
 /// What the guest's clocks count.
@@ -90,7 +110,7 @@ fn kvm_usable() -> bool {
 
 impl Machine<'_> {
     /// CPUs, clocks, memory and devices, without what names a file.
-    pub(crate) fn hardware(&self) -> Vec<String> {
+    fn hardware(&self) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
         if self.time == Time::Shared && kvm_usable() {
@@ -119,42 +139,55 @@ impl Machine<'_> {
         words
     }
 
-    /// [`Self::hardware`], and under KVM the host's CPU, which a saved machine goes on with.
+    /// What a saved machine goes on with: each word of QEMU's command line, with one name for all files and
+    /// channels, and under KVM the host's CPU.
     pub(crate) fn identity(&self) -> Vec<String> {
-        let mut words = self.hardware();
+        let Self { disk, gpus, time, .. } = *self;
+        let file = Path::new("FILE");
+        let (from, disk) = (From::Initramfs(file), disk.map(|disk| disk.with(file)));
+        let nameless =
+            Machine { vmlinuz: file, from, console: file, pulse: file, disk, gpus, time, emulator: file };
+        let mut words = nameless.arguments(Channels { serial: "CHANNEL", tests: 0, control: 0 });
         if words.iter().any(|word| word == "kvm") {
             words.extend(first_cpu(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()));
         }
         words
     }
 
-    fn command(&self) -> Command {
-        let mut command = emulator::command(self.emulator);
-        command.args(self.hardware()).arg("-kernel").arg(self.vmlinuz);
+    /// QEMU's command line.
+    fn arguments(&self, Channels { serial, tests, control }: Channels<'_>) -> Vec<String> {
+        let mut words = self.hardware();
+        let mut add = |option: &str, value: String| words.extend([option.to_owned(), value]);
+        add("-kernel", self.vmlinuz.display().to_string());
         match self.from {
-            From::Initramfs(file) => command.arg("-initrd").arg(file),
-            From::Snapshot(_) => command.args(["-incoming", "defer"]),
-        };
-        let drive = self.disk.map(|disk| match disk {
-            Disk::Copied(file) => format!("file={},format=raw,if=virtio,snapshot=on", file.display()),
-            Disk::Read(file) => format!("file={},format=raw,if=virtio,readonly=on", file.display()),
-        });
-        command.args(drive.iter().flat_map(|drive| ["-drive", drive]));
-        die_with_parent(&mut command);
-        command
+            From::Initramfs(file) => add("-initrd", file.display().to_string()),
+            From::Snapshot(_) => add("-incoming", "defer".to_owned()),
+        }
+        if let Some(disk) = self.disk {
+            let (file, mode) = match disk {
+                Disk::Copied(file) => (file, "snapshot=on"),
+                Disk::Read(file) => (file, "readonly=on"),
+            };
+            add("-drive", format!("file={},format=raw,if=virtio,{mode}", file.display()));
+        }
+        add("-serial", serial.to_owned());
+        add("-serial", "chardev:tests".to_owned());
+        add("-chardev", format!("socket,id=tests,fd={tests}"));
+        add("-chardev", format!("socket,id=control,fd={control}"));
+        add("-mon", "chardev=control,mode=control".to_owned());
+        add("-debugcon", format!("file:{}", self.pulse.display()));
+        words
     }
 
     /// Starts QEMU; a snapshot is loaded, and has not gone on. `serial`: the first serial port.
     fn start(&self, serial: &str) -> Result<Guest> {
-        let mut command = self.command();
         let (port, of_port) = UnixStream::pair().context("cannot make a channel")?;
         let (control, of_control) = UnixStream::pair().context("cannot make a channel")?;
-        command.args(["-serial", serial, "-serial", "chardev:tests"]);
-        command.arg("-chardev").arg(format!("socket,id=tests,fd={}", of_port.as_raw_fd()));
-        command.arg("-chardev").arg(format!("socket,id=control,fd={}", of_control.as_raw_fd()));
-        command.args(["-mon", "chardev=control,mode=control"]);
-        command.arg("-debugcon").arg(format!("file:{}", self.pulse.display()));
-        inherit(&mut command, [of_port.as_raw_fd(), of_control.as_raw_fd()]);
+        let [tests, control_port] = [&of_port, &of_control].map(AsRawFd::as_raw_fd);
+        let mut command = emulator::command(self.emulator);
+        command.args(self.arguments(Channels { serial, tests, control: control_port }));
+        die_with_parent(&mut command);
+        inherit(&mut command, [tests, control_port]);
         for file in [self.console, self.pulse] {
             let _ = fs::remove_file(file);
         }
@@ -241,8 +274,8 @@ impl Machine<'_> {
         verdict(end, self.console).map_or(Ok(()), |problem| Err(anyhow!(problem)))
     }
 
-    /// Goes through these states, and hands each to `keep`, which may save it. The first is where the snapshot is, if
-    /// there is one. Out: what it took.
+    /// Goes through these states, and hands each to `keep`, which may save it. The first is where the
+    /// snapshot is, if there is one. Out: what it took.
     pub(crate) fn make(
         &self,
         states: &[&str],

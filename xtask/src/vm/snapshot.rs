@@ -1,8 +1,9 @@
-//! Saved machines: a kernel booted and modules inserted once, resumed by every later guest. In: a boot, a kernel and
-//! what its guest is made of. Out: the states that it goes through, and a file per state in the cache.
+//! Saved machines: a kernel booted and modules inserted once, resumed by every later guest. In: a boot, a
+//! kernel and what its guest is made of. Out: the states that it goes through, and a file per state in the
+//! cache.
 //!
-//! A state is the number of modules inserted so far. What a guest runs is no part of it (the payload), nor are the shapes
-//! of kfdsim's GPUs, whose change takes less than a resume.
+//! A state is the number of modules inserted so far. What a guest runs is no part of it (the payload), nor
+//! are the shapes of kfdsim's GPUs, whose change takes less than a resume.
 
 use crate::run::{note, size};
 use crate::vm::boots::{Boot, Module};
@@ -25,7 +26,8 @@ pub(crate) struct State {
     pub(crate) saved: bool,
 }
 
-/// The states of a boot on a kernel, in order: the last one is that of its last stage. `used`: whether a stage is run.
+/// The states of a boot on a kernel, in order: the last one is that of its last stage. `used`: whether a
+/// stage is run.
 pub(crate) fn states(boot: Boot, column: Column, used: impl Fn(&str) -> bool) -> Vec<State> {
     let mut states = vec![State { name: "booted", module: None, saved: false }];
     for stage in boot.stages(column) {
@@ -44,13 +46,13 @@ pub(crate) fn states(boot: Boot, column: Column, used: impl Fn(&str) -> bool) ->
 /// All that a saved machine is made of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ingredients<'a> {
-    /// The emulator's program.
-    pub(crate) emulator: &'a [u8],
-    /// Devices and CPUs, without paths; under KVM also the host's CPU.
+    /// The emulator's program, and its files of firmware.
+    pub(crate) emulator: &'a [Vec<u8>],
+    /// The machine's identity: all its devices and CPUs, without paths; under KVM also the host's CPU.
     pub(crate) machine: &'a [String],
     pub(crate) kernel: &'a [u8],
     /// Sources of the guest's init: its bytes change with each edit of the tests' library.
-    pub(crate) init: &'a [u8],
+    pub(crate) init: &'a [Vec<u8>],
     /// The modules and their order.
     pub(crate) modules: &'a [u8],
 }

@@ -187,5 +187,12 @@ mod tests {
         for path in paths {
             assert!(path.starts_with(&place) && path.exists(), "{}", path.display());
         }
+        let [bios, rom] = ["share/seabios/bios.bin", "lib/ipxe/qemu/one.rom"];
+        for file in [bios, rom] {
+            fs::write(debian.join(file), file).expect("firmware");
+        }
+        let files = super::super::files(&place).expect("folders");
+        let usr = place.join("usr");
+        assert_eq!(files, [place.join(PROGRAM), usr.join(bios), usr.join(rom)]);
     }
 }

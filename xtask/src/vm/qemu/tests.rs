@@ -1,4 +1,4 @@
-use super::{Disk, End, From, Machine, Time, exit_code, first_cpu};
+use super::{Channels, Disk, End, From, Machine, Time, exit_code, first_cpu};
 use std::path::Path;
 
 fn machine(time: Time) -> Machine<'static> {
@@ -11,17 +11,43 @@ fn machine(time: Time) -> Machine<'static> {
 fn a_resumed_machine_is_the_saved_one_but_for_its_files() {
     let resumed = machine(Time::Shared);
     let saved = Machine { from: From::Initramfs(Path::new("i")), ..machine(Time::Shared) };
-    assert_eq!(resumed.hardware(), saved.hardware());
-    let words = |machine: &Machine<'_>| {
-        let command = machine.command();
-        command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
-    };
+    assert_eq!(resumed.identity(), saved.identity());
+    let words = |machine: &Machine<'_>| machine.arguments(Channels { serial: "stdio", tests: 3, control: 4 });
     let only = |all: &[String], others: &[String]| {
         all.iter().filter(|word| !others.contains(word)).cloned().collect::<Vec<_>>()
     };
     let (resumed, saved) = (words(&resumed), words(&saved));
     assert_eq!(only(&resumed, &saved), ["-incoming", "defer"]);
     assert_eq!(only(&saved, &resumed), ["-initrd", "i"]);
+}
+
+#[test]
+fn a_machine_is_known_by_all_its_devices_and_by_no_file() {
+    let (of, other) = (machine(Time::Shared), Path::new("other"));
+    let known = of.identity();
+    let moved = Machine {
+        vmlinuz: other,
+        from: From::Initramfs(other),
+        console: other,
+        pulse: other,
+        disk: Some(Disk::Read(other)),
+        emulator: other,
+        ..machine(Time::Shared)
+    };
+    assert_eq!(known, moved.identity());
+    let changed = [
+        Machine { disk: None, ..machine(Time::Shared) },
+        Machine { disk: Some(Disk::Copied(other)), ..machine(Time::Shared) },
+        Machine { gpus: 2, ..machine(Time::Shared) },
+        machine(Time::Counted { shift: 0 }),
+    ];
+    for changed in changed {
+        assert_ne!(known, changed.identity());
+    }
+    // A port that is added, or leads elsewhere inside of QEMU, makes another machine.
+    for device in ["-drive", "-serial", "chardev:tests", "-debugcon", "chardev=control,mode=control"] {
+        assert!(known.iter().any(|word| word == device), "{device}: {known:?}");
+    }
 }
 
 #[test]

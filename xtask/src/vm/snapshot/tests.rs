@@ -42,15 +42,20 @@ fn a_stage_is_run_in_the_last_state_of_its_guest() {
 #[test]
 fn the_key_changes_with_each_ingredient() {
     let (machine, other) = (["-m", "2G"].map(str::to_owned), ["-m", "3G"].map(str::to_owned));
-    let of = Ingredients { emulator: b"q", machine: &machine, kernel: b"k", init: b"i", modules: b"m" };
+    let files = |contents: &[&str]| contents.iter().map(|file| file.as_bytes().to_vec()).collect::<Vec<_>>();
+    let (program, with_bios) = (files(&["qemu"]), files(&["qemu", "bios"]));
+    let (other_bios, init) = (files(&["qemu", "b"]), files(&["i"]));
+    let of =
+        Ingredients { emulator: &with_bios, machine: &machine, kernel: b"k", init: &init, modules: b"m" };
     let changed = [
-        Ingredients { emulator: b"r", ..of },
+        Ingredients { emulator: &program, ..of },
+        Ingredients { emulator: &other_bios, ..of },
         Ingredients { machine: &other, ..of },
         Ingredients { machine: &machine[..1], ..of },
         Ingredients { kernel: b"l", ..of },
-        Ingredients { init: b"j", ..of },
+        Ingredients { init: &program, ..of },
         Ingredients { modules: b"n", ..of },
-        Ingredients { kernel: b"ki", init: b"", ..of },
+        Ingredients { kernel: b"ki", init: &[], ..of },
     ];
     let mut keys: Vec<String> = changed.into_iter().chain([of]).map(Ingredients::key).collect();
     assert_eq!(of.key(), Ingredients { ..of }.key());
@@ -63,7 +68,7 @@ fn the_key_changes_with_each_ingredient() {
 fn a_snapshot_is_there_when_it_is_whole_and_replaces_an_older_one() {
     let dir = tempfile::tempdir().expect("a folder");
     let shelf = |kernel: &[u8]| {
-        let of = Ingredients { emulator: b"q", machine: &[], kernel, init: b"i", modules: b"m" };
+        let of = Ingredients { emulator: &[], machine: &[], kernel, init: &[], modules: b"m" };
         Shelf::new(dir.path().to_owned(), of)
     };
     let states = states(MAIN, column(Series::V6_12), |_| true);

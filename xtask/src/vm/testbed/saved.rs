@@ -1,10 +1,9 @@
-//! The snapshots of a kernel's boot: found, or made by a guest of their own. In: a column of the matrix and a boot. Out:
-//! the file that a guest is resumed from, and the modules that are in it.
+//! The snapshots of a kernel's boot: found, or made by a guest of their own. In: a column of the matrix and a
+//! boot. Out: the file that a guest is resumed from, and the modules that are in it.
 
 use super::contents::place_module;
 use super::{Bench, types_suffix};
 use crate::lock::{self, Held};
-use crate::paths;
 use crate::run::step;
 use crate::vm::boots::{self, Boot, Module};
 use crate::vm::initramfs::Archive;
@@ -14,6 +13,7 @@ use crate::vm::qemu::{Disk, From, Machine};
 use crate::vm::snapshot::{Ingredients, Shelf, State, states};
 use crate::vm::timing::Mark;
 use crate::vm::{LIMIT, emulator, guest, modules};
+use crate::{folder, paths};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -147,7 +147,7 @@ impl Bench {
         let shelf = Shelf::new(
             dir.to_owned(),
             Ingredients {
-                emulator: &read(&emulator::program(&self.emulator))?,
+                emulator: &contents(&emulator::files(&self.emulator)?)?,
                 machine: &maker.machine(boot, (&vmlinuz, &self.emulator), None).identity(),
                 kernel: &read(&vmlinuz)?,
                 init: &sources_of_init()?,
@@ -181,14 +181,15 @@ fn identity(kernel: &Kernel) -> [String; 2] {
 }
 
 /// What the init does until the payload's takes its place.
-fn sources_of_init() -> Result<Vec<u8>> {
+fn sources_of_init() -> Result<Vec<Vec<u8>>> {
     let tests = paths::root().join("tests/src");
-    let dir = tests.join("bin/vm-init");
-    let entries = fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
-    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    files.sort();
+    let mut files = folder::files_below(&tests.join("bin/vm-init"))?;
     files.push(tests.join("pulse.rs"));
-    Ok(files.iter().map(|file| read(file)).collect::<Result<Vec<_>>>()?.concat())
+    contents(&files)
+}
+
+fn contents(files: &[PathBuf]) -> Result<Vec<Vec<u8>>> {
+    files.iter().map(|file| read(file)).collect()
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
@@ -198,8 +199,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 fn disk_modules(archive: &mut Archive, kernel: &Kernel) -> Result<Vec<Value>> {
     let mut values = Vec::new();
     for name in DISK_MODULES {
-        // It may be built in.
-        if modules::find(kernel, name).is_err() {
+        if modules::find(kernel, name)?.is_none() {
+            // It is built in: the guest could not read its payload otherwise.
             continue;
         }
         for path in modules::with_needs(kernel, name)? {
