@@ -66,10 +66,12 @@ pub(crate) struct Args {
     /// Kernel series to boot
     #[arg(long, value_enum, default_value = "all")]
     kernel: Choice,
-    /// Boot the driver of this folder in the place of Debian's amdgpu (docs/development.md): its stages with GPUs
+    /// Boot the driver of this folder in the place of Debian's amdgpu (docs/development.md): its stages with
+    /// GPUs
     #[arg(long, value_name = "DIR")]
     driver: Option<PathBuf>,
-    /// Where the tracer has the driver's types from [default: kernel, but file for GPUs on a module without BTF]
+    /// Where the tracer has the driver's types from [default: kernel, but file for GPUs on a module without
+    /// BTF]
     #[arg(long, value_enum, conflicts_with = "driver")]
     types: Option<Types>,
     /// Only these stages (repeatable); with --shell or --demo the system of that stage
@@ -224,7 +226,9 @@ impl<'a> Boots<'a> {
         let next = || unpoisoned(&self.waiting).next();
         while let Some((column, boot)) = next() {
             let place = format!("{}, {}", column.title(), boot.name);
-            let in_part = boot.run(column).any(|stage| stage.left_out(column).next().is_some());
+            let in_part = boot
+                .run(column)
+                .any(|stage| stage.left_out(column).next().is_some() || stage.only(column).next().is_some());
             let kept = if in_part { format!("{place}, in part") } else { place.clone() };
             if let Some(totals) = self.selection.passed.and_then(|passed| passed.before(&kept)) {
                 step(format!("{place}: passed before"));

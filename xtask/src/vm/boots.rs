@@ -1,7 +1,8 @@
-//! The boots of the test bed and their stages. In: a column of the matrix. Out: the stages that it runs. Pure.
+//! The boots of the test bed and their stages. In: a column of the matrix. Out: the stages it runs. Pure.
 //!
-//! A boot groups stages that begin with the same machine and kernel. Each stage of an initramfs is run by a guest of its
-//! own, which is resumed from what the boot has saved (`snapshot.rs`); those of a Debian follow each other in one.
+//! A boot groups stages that begin with the same machine and kernel. Each stage of an initramfs is run by a
+//! guest of its own, which is resumed from what the boot has saved (`snapshot.rs`); those of a Debian follow
+//! each other in one.
 
 use crate::vm::matrix::{Column, Types};
 use crate::vm::qemu::Time;
@@ -31,8 +32,8 @@ pub(crate) struct Stage {
     /// The shape of kfdsim's GPUs from here on, if it changes (tests/kfdsim/README.md).
     pub(crate) shape: Option<&'static str>,
     on: On,
-    /// Prefixes of the names of its tests of the tracer itself, which are the same on every kernel: run on one
-    /// only, unless tests are requested by name.
+    /// Prefixes of the names of its tests of the tracer itself, which are the same on every kernel: run on
+    /// one only, unless tests are requested by name.
     pub(crate) once: &'static [&'static str],
 }
 
@@ -43,20 +44,40 @@ impl Stage {
         once.iter().copied().chain(self.left_to_everything().filter(move |_| !column.whole))
     }
 
+    /// Prefixes of the names of its only tests on this kernel; none: all that are not left out.
+    pub(crate) fn only(&self, column: Column) -> impl Iterator<Item = &'static str> {
+        self.of_newest().filter(move |_| column.newest)
+    }
+
     /// All prefixes that are named here for it.
     pub(crate) fn named(&self) -> impl Iterator<Item = &'static str> {
-        self.once.iter().copied().chain(self.left_to_everything())
+        self.once.iter().copied().chain(self.left_to_everything()).chain(self.of_newest())
     }
 
     fn left_to_everything(&self) -> impl Iterator<Item = &'static str> {
-        let own = LEFT_TO_EVERYTHING.iter().filter(|(stage, _)| *stage == self.name);
+        self.own(&LEFT_TO_EVERYTHING)
+    }
+
+    fn of_newest(&self) -> impl Iterator<Item = &'static str> {
+        self.own(&OF_NEWEST)
+    }
+
+    fn own(&self, all: &'static [Prefixes]) -> impl Iterator<Item = &'static str> {
+        let own = all.iter().filter(|(stage, _)| *stage == self.name);
         own.flat_map(|(_, begins)| begins.iter().copied())
     }
 }
 
-/// Tests that `cargo xtask test` leaves to `--everything`, by their stage: `cargo xtask attack`, which it runs, does the
-/// same to the daemon on this machine.
-const LEFT_TO_EVERYTHING: [(&str, &[&str]); 1] = [("service", &["web::goes_on_tracing_beside"])];
+/// A stage, and prefixes of names of its tests.
+type Prefixes = (&'static str, &'static [&'static str]);
+
+/// Tests that `cargo xtask test` leaves to `--everything`, by their stage: `cargo xtask attack`, which it
+/// runs, does the same to the daemon on this machine.
+const LEFT_TO_EVERYTHING: [Prefixes; 1] = [("service", &["web::goes_on_tracing_beside"])];
+
+/// Tests of what only new drivers have: several contexts of a process, and hangs that an inlined `kfd_hws_hang`
+/// finds. The test command runs them on the newest kernel, and no others of their stage.
+const OF_NEWEST: [Prefixes; 1] = [("life", &["contexts::", "given_up::a_queue"])];
 
 /// The kernels on which a stage is run.
 #[derive(Clone, Copy, Debug)]
@@ -289,8 +310,9 @@ pub(crate) const SOAK: Boot = Boot {
     stages: &[SOAKED],
 };
 
-/// The guests of these kernels, each with the stages up to its last one. Those that take longest come first: at the end
-/// only the last one still runs. Of one stage the kernel with all tests comes first, then the newest.
+/// The guests of these kernels, each with the stages up to its last one. Those that take longest come first:
+/// at the end only the last one still runs. Of one stage the kernel with all tests comes first, then the
+/// newest.
 pub(crate) fn of(wanted: &[Column]) -> Vec<(Column, Boot)> {
     let of_boot = |boot: Boot| {
         let columns = wanted.iter().rev().copied();
@@ -352,7 +374,7 @@ pub(crate) fn is_wanted(column: Column, stage: &str, named: &[&str]) -> bool {
 }
 
 impl Boot {
-    /// The stages that this kernel can run, in order: those that are not asked for bring modules for later ones.
+    /// The stages that this kernel can run, in order: those that are not requested bring modules for others.
     pub(crate) fn stages(self, column: Column) -> impl Iterator<Item = &'static Stage> {
         self.stages.iter().filter(move |stage| stage.on.contains(column))
     }

@@ -23,6 +23,8 @@ pub(crate) struct Column {
     pub(crate) all: bool,
     /// Its stages leave no test to `cargo xtask test --everything`.
     pub(crate) whole: bool,
+    /// Of stages that name tests of what only the newest drivers have, no others are run.
+    pub(crate) newest: bool,
     pub(crate) types: Types,
     /// Its only stages; otherwise all that it can run.
     pub(crate) only: Option<&'static [&'static str]>,
@@ -91,9 +93,12 @@ const BY_FILE: [Series; 5] = [Series::V5_10, Series::V6_1, Series::V7_2, Series:
 /// The stages that the test command runs with a types file.
 const WITH_FILE: [&str; 2] = ["sim", "life"];
 
-/// Its stages of a kernel that is neither that one nor the main one: the verifier and the driver take all probes, and queues
-/// are followed from their creation to their end.
+/// Its stages of a kernel that is neither that one nor the main one: the verifier and the driver take all
+/// probes, and queues are followed from their creation to their end.
 const OF_OTHERS: [&str; 1] = ["nohws"];
+
+/// Its stages of the newest one of these: also what only new drivers have, of which the main kernel shows nothing.
+const OF_NEWEST: [&str; 2] = ["nohws", "life"];
 
 /// Its stages where kfdsim cannot be built, and of the kernel that it also runs with a types file.
 const WITHOUT_GPUS: [&str; 2] = ["no_amdgpu", "no_gpu"];
@@ -127,6 +132,7 @@ impl Matrix {
                 mes: series.has_nodes(),
                 all: false,
                 whole: true,
+                newest: false,
                 types: Types::Kernel,
                 only: None,
             });
@@ -143,19 +149,23 @@ impl Matrix {
         self.of(series).is_some_and(|column| column.built && column.typed())
     }
 
-    /// What the test command runs: everything on one kernel, queues and memory on the one with a types file in the
-    /// place of the module's BTF, and a few tests on each other one.
+    /// What the test command runs: everything on one kernel, queues and memory on the one with a types file
+    /// in the place of the module's BTF, and a few tests on each other one.
     pub(crate) fn tested(&self) -> Vec<Column> {
         let only = Some(&WITH_FILE[..]);
         let by_file = self.by_file().map(|column| Column { only, whole: false, ..column });
+        let is_by_file = |column: &Column| by_file.is_some_and(|one| one.series == column.series);
+        let newest = self.columns.iter().rfind(|column| column.built);
+        let newest = newest.filter(|column| !column.all && !is_by_file(column));
         let usual = |column: &Column| {
-            let is_by_file = by_file.is_some_and(|one| one.series == column.series);
+            let newest = newest.is_some_and(|newest| newest.series == column.series);
             let only = match column {
                 Column { all: true, .. } => None,
-                Column { built: true, .. } if !is_by_file => Some(&OF_OTHERS[..]),
+                Column { built: true, .. } if newest => Some(&OF_NEWEST[..]),
+                Column { built: true, .. } if !is_by_file(column) => Some(&OF_OTHERS[..]),
                 _ => Some(&WITHOUT_GPUS[..]),
             };
-            Column { only, whole: false, ..*column }
+            Column { only, whole: false, newest, ..*column }
         };
         by_file.into_iter().chain(self.columns.iter().map(usual)).collect()
     }

@@ -56,6 +56,8 @@ pub(crate) struct Stage {
     pub(crate) test: Option<String>,
     /// Prefixes of its test names to skip.
     pub(crate) skip: Vec<String>,
+    /// Prefixes of the names of the only tests to run; none: of all.
+    pub(crate) only: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]

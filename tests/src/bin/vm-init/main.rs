@@ -3,8 +3,8 @@
 //! messages stay on the first port.
 //!
 //! Where the guest is a Debian on a disk, it first switches to that, as PID 1, and does its job there as a
-//! unit of systemd. Where guests are resumed, it is the init of the guest that is saved; that of the payload does the
-//! job.
+//! unit of systemd. Where guests are resumed, it is the init of the guest that is saved; that of the payload
+//! does the job.
 
 mod disk;
 mod job;
@@ -119,7 +119,7 @@ fn test(job: &Job, stage: &Stage, environment: &[(&str, &str)]) -> bool {
         // Probes and counters are machine-wide: one test at a time.
         // The host reads its closing line, and a console may have colours.
         command.args(["--test-threads=1", "--color=never"]).args(&job.arguments);
-        command.args(stage.skip.iter().map(|begin| format!("--skip={begin}")));
+        command.args(stage.skip.iter().map(|begin| format!("--skip={begin}"))).args(&stage.only);
         command.envs(environment.iter().copied()).env("KFD_VM_STAGE", &stage.name);
         process::run(&mut command)
     });
@@ -156,6 +156,6 @@ fn insert(stage: &Stage) -> Result<()> {
 /// The id of each process's first queue (tests/kfdsim/README.md).
 const FIRST_QUEUE: &str = "/sys/module/kfdsim/parameters/first_queue";
 
-/// The stage in which ids of queues do not begin at 0, so that neither the tracer nor its tests take that for granted:
-/// drivers exist that begin at another one.
+/// The stage in which ids of queues do not begin at 0, so that neither the tracer nor its tests take that for
+/// granted: drivers exist that begin at another one.
 const COUNTS_FROM_ANOTHER_ID: &str = "sim";

@@ -102,7 +102,7 @@ fn the_test_command_boots_each_kernel_and_everything_runs_all_stages_of_it() {
         "Linux 6.1: nohws",
         &of_main,
         "Linux 7.2: nohws",
-        "Linux 7.3: nohws",
+        "Linux 7.3: life nohws",
     ];
     assert_eq!(shown(matrix.tested()), expected);
     let of_7 = "sim life no_gpu mi300 cpx nohws mes no_amdgpu";
@@ -116,10 +116,27 @@ fn the_test_command_boots_each_kernel_and_everything_runs_all_stages_of_it() {
     ];
     assert_eq!(shown(matrix.everything()), expected);
     let without = Matrix::find(&whole().without("linux-headers-7.3")).expect("a matrix").tested();
-    assert!(
-        shown(without).contains(&"Linux 7.3: no_gpu no_amdgpu".to_owned()),
-        "nothing with GPUs can run there"
-    );
+    let without = shown(without);
+    assert!(without.contains(&"Linux 7.3: no_gpu no_amdgpu".to_owned()), "nothing with GPUs can run there");
+    assert!(without.contains(&"Linux 7.2: life nohws".to_owned()), "it is the newest then");
+}
+
+#[test]
+fn what_only_new_drivers_have_is_tested_on_the_newest_kernel() {
+    let matrix = Matrix::find(&whole()).expect("a matrix");
+    let only = |column: Column| {
+        let run = of(&[column]).into_iter().flat_map(|(_, boot)| boot.run(column));
+        run.flat_map(move |stage| stage.only(column).map(|begin| format!("{} {begin}", stage.name)))
+            .collect::<Vec<_>>()
+    };
+    for column in matrix.tested() {
+        let expected: &[&str] = match column.series {
+            Series::V7_3 => &["life contexts::", "life given_up::a_queue"],
+            _ => &[],
+        };
+        assert_eq!(only(column), expected, "{}", column.title());
+    }
+    assert!(matrix.everything().into_iter().all(|column| only(column).is_empty()), "all tests");
 }
 
 #[test]
@@ -141,12 +158,13 @@ fn the_long_guests_of_all_kernels_come_first() {
     let wanted = guests
         .iter()
         .filter(|(column, boot)| boot.run(*column).any(|stage| is_wanted(*column, stage.name, &[])));
-    let first = wanted.map(|(column, boot)| format!("{}, {}", column.title(), boot.name)).take(6);
+    let first = wanted.map(|(column, boot)| format!("{}, {}", column.title(), boot.name)).take(7);
     let expected = [
         "Linux 6.12, debian",
         "Linux 6.12, sim",
         "Linux 5.10 with a types file, sim",
         "Linux 6.12, life",
+        "Linux 7.3, life",
         "Linux 5.10 with a types file, life",
         "Linux 6.12, tool",
     ];

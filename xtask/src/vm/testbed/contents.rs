@@ -1,5 +1,6 @@
-//! What a guest holds beside Debian's programs: the tracer, tests, files of types, and modules unless its snapshot has
-//! them. In: a boot and its stages. Out: entries of the archive, and the stages for the init's job.
+//! What a guest holds beside Debian's programs: the tracer, tests, files of types, and modules unless its
+//! snapshot has them. In: a boot and its stages. Out: entries of the archive, and the stages for the init's
+//! job.
 
 use super::saved::Resumed;
 use super::{Bench, Mode, Task};
@@ -70,8 +71,9 @@ impl Bench {
                 test = Some(format!("/{place}"));
             }
             // A test requested by name is always run.
-            let left_out = stage.left_out(column).filter(|_| arguments.is_empty());
-            let skip = Vec::from_iter(left_out);
+            let by_name = !arguments.is_empty();
+            let skip = Vec::from_iter(stage.left_out(column).filter(|_| !by_name));
+            let only = Vec::from_iter(stage.only(column).filter(|_| !by_name));
             // A stage without tests keeps the GPUs as they are, unless it is the last.
             let shape = stage.shape.filter(|_| test.is_some() || left == 0);
             stages.push(json!({
@@ -80,6 +82,7 @@ impl Bench {
                 "shape": shape,
                 "test": test,
                 "skip": skip,
+                "only": only,
             }));
         }
         Ok(stages)
