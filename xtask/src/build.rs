@@ -14,7 +14,8 @@ use std::process::Command;
 /// The variable that the binary's `kfd_trace_build_info` has its revision from.
 const REVISION: &str = "KFD_TRACE_REVISION";
 
-/// Builds and checks it, as tests and measurements take it: without its commit, so that a commit compiles nothing anew.
+/// Builds and checks it, as tests and measurements take it: without its commit, so that a commit compiles
+/// nothing anew.
 pub(crate) fn build() -> Result<PathBuf> {
     step("building kfd-trace (release, static)");
     built(|cargo| cargo)

@@ -8,7 +8,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// What the whole test command takes at least below target/ on a clean machine: `du -sm target`, before its last guests.
+/// What the whole test command takes at least below target/ on a clean machine: `du -sm target`, before its
+/// last guests.
 const WHOLE_MB: u64 = 11_000;
 
 /// What it writes anew where all is there already: guests, packages, links.

@@ -141,8 +141,8 @@ fn what_a_destroy_that_waits_has_changed_is_no_difference() -> Result<()> {
     };
     let mut workload = Steered::having(&["create aql", "create aql"])?;
     let pid = workload.pid();
-    // The next scan of the kernel's own table is up to a minute away, and the driver waits in a busy loop, which an emulated
-    // CPU takes as long for: it begins shortly before.
+    // The next scan of the kernel's own table is up to a minute away, and the driver waits in a busy loop,
+    // which an emulated CPU takes as long for: it begins shortly before.
     let before = walks()?;
     until("a look at the kernel's own table", 2 * SOON, || {
         sleep(Duration::from_secs(2));

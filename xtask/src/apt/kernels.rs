@@ -1,5 +1,5 @@
-//! What the indexes have of kernels. In: names that begin alike. Out: names, and versions of each, kept until the indexes are
-//! fetched anew.
+//! What the indexes have of kernels. In: names that begin alike. Out: names, and versions of each, kept until
+//! the indexes are fetched anew.
 
 use super::Apt;
 use crate::run;
@@ -19,8 +19,8 @@ const OF_KERNELS: &str = "linux-";
 pub(super) const KERNELS: &str = "kernels.json";
 
 impl Apt {
-    /// Packages of kernels with their versions. The answer is kept until the indexes are fetched anew: apt takes half a
-    /// second for each question.
+    /// Packages of kernels with their versions. The answer is kept until the indexes are fetched anew: apt
+    /// takes half a second for each question.
     fn of_kernels(&self) -> Result<Vec<(String, Option<String>)>> {
         let kept = self.dir.join(KERNELS);
         let read = fs::read(&kept).ok().and_then(|text| serde_json::from_slice(&text).ok());
@@ -58,8 +58,8 @@ impl Index for Apt {
     }
 }
 
-/// Names by which apt knows packages, and versions that `apt-cache madison` lists: each name with each of its versions,
-/// newest first, or with none.
+/// Names by which apt knows packages, and versions that `apt-cache madison` lists: each name with each of its
+/// versions, newest first, or with none.
 pub(super) fn with_versions(names: &str, madison: &str) -> Vec<(String, Option<String>)> {
     let mut versions: BTreeMap<&str, Vec<&str>> = names.lines().map(|name| (name, Vec::new())).collect();
     for line in madison.lines() {

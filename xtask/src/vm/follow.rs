@@ -1,5 +1,5 @@
-//! A running guest, followed by its lines and signs of life. In: the lines of its second serial port, its heartbeats,
-//! its log's size, QEMU's CPU time. Out: the lines with the clocks at each, and how it ended.
+//! A running guest, followed by its lines and signs of life. In: the lines of its second serial port, its
+//! heartbeats, its log's size, QEMU's CPU time. Out: the lines with the clocks at each, and how it ended.
 
 use crate::vm::pulse::Pulse;
 use crate::vm::timing::Mark;
@@ -91,8 +91,8 @@ impl<'a> Signs<'a> {
     }
 }
 
-/// Hands each line on with the clocks, until `on_line` ends the run, QEMU ends, or the guest hangs. `limit`: of the
-/// host's time.
+/// Hands each line on with the clocks, until `on_line` ends the run, QEMU ends, or the guest hangs. `limit`:
+/// of the host's time.
 pub(crate) fn follow(
     lines: &Receiver<String>,
     limit: Duration,

@@ -26,8 +26,8 @@ pub(crate) const SYMVERS: &str = "driver.symvers";
 pub(crate) struct Folders<'a> {
     /// Root of the unpacked packages of headers and kbuild's tools.
     pub(crate) headers: &'a Path,
-    /// Root of the driver's sources: the kernel's with the driver's headers alone, or those of a driver that was
-    /// built elsewhere.
+    /// Root of the driver's sources: the kernel's with the driver's headers alone, or those of a driver that
+    /// was built elsewhere.
     pub(crate) driver: &'a Path,
     /// The driver within them.
     pub(crate) amd: &'a str,
@@ -73,8 +73,8 @@ pub(crate) fn make(kernel: &Kernel, folders: &Folders<'_>) -> Result<Command> {
     Ok(command)
 }
 
-/// `kfd-trace driver-types` for one kernel, ready to run: in the folder of the module, which has the program and
-/// `amdgpu.ko`, and gets `types.btf`.
+/// `kfd-trace driver-types` for one kernel, ready to run: in the folder of the module, which has the program
+/// and `amdgpu.ko`, and gets `types.btf`.
 pub(crate) fn driver_types(kernel: &Kernel, folders: &Folders<'_>) -> Result<Command> {
     let Folders { headers, driver, module, .. } = *folders;
     point(headers, &kernel.release, if kernel.has_newer_kbuild() { Path::new(MOUNTED[0]) } else { headers })?;
@@ -96,8 +96,8 @@ fn tree(headers: &Path, release: &str) -> PathBuf {
     headers.join("usr/src").join(format!("linux-headers-{release}"))
 }
 
-/// Whether this machine has the compiler that the headers name: Debian 12 no longer has the one of 5.10. Another
-/// gcc gives structures the same layout.
+/// Whether this machine has the compiler that the headers name: Debian 12 no longer has the one of 5.10.
+/// Another gcc gives structures the same layout.
 fn has_compiler(tree: &Path) -> Result<bool> {
     let path = tree.join(".kernelvariables");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;

@@ -1,6 +1,6 @@
-//! `cargo xtask picture`: the pictures of the documentation, docs/page.png and those of docs/tour.md, from one boot. In:
-//! what tests in the guest print while their workloads run, pages and pictures of terminals. Out: the files; of a page,
-//! what a browser shows.
+//! `cargo xtask picture`: the pictures of the documentation, docs/page.png and those of docs/tour.md, from
+//! one boot. In: what tests in the guest print while their workloads run, pages and pictures of terminals.
+//! Out: the files; of a page, what a browser shows.
 
 use crate::paths;
 use crate::run::{self, step};

@@ -1,5 +1,5 @@
-//! QEMU's control channel (docs/interop/qmp-spec.rst of QEMU). In: commands. Out: their answers; events between them are
-//! passed over.
+//! QEMU's control channel (docs/interop/qmp-spec.rst of QEMU). In: commands. Out: their answers; events
+//! between them are passed over.
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};

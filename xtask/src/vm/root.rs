@@ -1,8 +1,8 @@
 //! Root folders of Debian 13, for programs that need a newer C library or compiler than this machine has. In:
 //! names of packages. Out: a command that runs inside.
 //!
-//! A root is unpacked from packages, never set up: no maintainer script has run, and no service runs in it. It
-//! is entered in a new mount namespace, so that nothing stays mounted however the command ends.
+//! A root is unpacked from packages, never set up: no maintainer script has run, and no service runs in it.
+//! It is entered in a new mount namespace, so that nothing stays mounted however the command ends.
 
 use crate::apt::{self, Apt};
 use crate::run::step;

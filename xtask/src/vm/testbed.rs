@@ -1,5 +1,5 @@
-//! The test bed: one guest prepared (kernel, modules, initramfs or snapshot and payload, the init's job) and run. In: a
-//! column of the matrix and one of its boots. Out: the guest's report.
+//! The test bed: one guest prepared (kernel, modules, initramfs or snapshot and payload, the init's job) and
+//! run. In: a column of the matrix and one of its boots. Out: the guest's report.
 
 mod contents;
 mod saved;
@@ -270,8 +270,8 @@ impl Bench {
         let kernel = kernels::fetch(&self.apt, column.series)?;
         drop(cache);
         let types = types_suffix(column);
-        // Log and initramfs of one guest of a release belong to one run at a time. No run waits for this while
-        // holding the cache.
+        // Log and initramfs of one guest of a release belong to one run at a time. No run waits for this
+        // while holding the cache.
         let dir = paths::vm(&kernel.release).join(format!("{}{types}", boot.name));
         let held = lock::hold(&dir)?;
         let scratch = dir.join("stripped");

@@ -1,5 +1,5 @@
-//! What a resumed guest gets: cpio pieces on a disk, each padded to a whole number of blocks. In: the disk. Out: the
-//! files, in the place of those of the same names.
+//! What a resumed guest gets: cpio pieces on a disk, each padded to a whole number of blocks. In: the disk.
+//! Out: the files, in the place of those of the same names.
 
 use anyhow::{Context as _, Result, bail};
 use cpio::newc;

@@ -1,6 +1,6 @@
-//! The guest that is saved and resumed (xtask/src/vm/snapshot.rs): inserts modules state by state, and waits in each
-//! until the host has saved it. In: the states' modules, words of the host. Out: a report per state; then the init of
-//! the payload in this process.
+//! The guest that is saved and resumed (xtask/src/vm/snapshot.rs): inserts modules state by state, and waits
+//! in each until the host has saved it. In: the states' modules, words of the host. Out: a report per state;
+//! then the init of the payload in this process.
 
 use crate::job::Module;
 use crate::{machine, modules, payload, report};
@@ -23,7 +23,8 @@ const RESUMED: &str = "resumed";
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct States {
-    /// Drivers of the payload's disk. They are inserted after the resume, so that nothing of the disk is in a snapshot.
+    /// Drivers of the payload's disk. They are inserted after the resume, so that nothing of the disk is in a
+    /// snapshot.
     disk: Vec<Module>,
     states: Vec<State>,
 }
@@ -89,8 +90,8 @@ fn try_to() -> Result<Infallible> {
     bail!("there is no state after the last one");
 }
 
-/// The next word. The wait is busy: a guest whose CPUs are idle skips to its next timer, and its clock would be minutes
-/// ahead before the host has stopped it.
+/// The next word. The wait is busy: a guest whose CPUs are idle skips to its next timer, and its clock would
+/// be minutes ahead before the host has stopped it.
 fn word(mut port: &File) -> Result<Word> {
     let mut line = Vec::new();
     loop {

@@ -131,7 +131,8 @@ fn machine() -> Result<String> {
     Ok(format!("{}, {wide}", compiler.trim()))
 }
 
-/// The bench program: static, and of the same library as the release binary, which is not compiled again for it.
+/// The bench program: static, and of the same library as the release binary, which is not compiled again for
+/// it.
 pub(crate) fn build() -> Result<PathBuf> {
     step("building the bench program (release, static)");
     let mut cargo = guest::cargo();

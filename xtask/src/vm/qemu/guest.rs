@@ -1,5 +1,5 @@
-//! QEMU as a process of ours: its channels, and its end. In: descriptors that it inherits. Out: words to the guest,
-//! commands to QEMU.
+//! QEMU as a process of ours: its channels, and its end. In: descriptors that it inherits. Out: words to the
+//! guest, commands to QEMU.
 
 use crate::vm::follow::lines;
 use crate::vm::qmp::Qmp;

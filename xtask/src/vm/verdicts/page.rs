@@ -1,4 +1,5 @@
-//! docs/kernels.md from the lines of the tests. In: lines of booted kernels and of images. Out: the page. Pure.
+//! docs/kernels.md from the lines of the tests. In: lines of booted kernels and of images. Out: the page.
+//! Pure.
 
 use super::MARK;
 use anyhow::{Result, bail};
