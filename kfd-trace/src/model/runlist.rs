@@ -259,6 +259,24 @@ mod tests {
         assert_eq!(callers().reason(0x201, 0), Some(Reason::Update));
     }
 
+    /// Functions of single drivers, whose reasons others have as well.
+    #[test]
+    fn what_only_some_drivers_have_has_its_reason() {
+        let functions = [
+            ("update_queue_locked", Reason::Update),
+            ("remove_all_queues_mes", Reason::Stop),
+            ("remove_all_kfd_queues_mes", Reason::Stop),
+            ("debug_map_and_unlock", Reason::Debugger),
+            ("suspend_all_queues_mes", Reason::QueueReset),
+            ("reset_queues_mes", Reason::QueueReset),
+            ("kfd_reset_queue_mes", Reason::QueueReset),
+        ];
+        for (name, reason) in functions {
+            let callers = Callers::new([(0x100, 0x200, name), (0x300, 0x400, EXECUTE)].into_iter());
+            assert_eq!(callers.reason(0x310, 0x110), Some(reason), "{name}");
+        }
+    }
+
     #[test]
     fn every_reason_has_a_function_and_a_name_of_its_own() {
         let names: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.name()).collect();

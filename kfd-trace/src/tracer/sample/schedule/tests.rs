@@ -90,12 +90,16 @@ fn targets(procfs: &Procfs) -> Vec<Target> {
     vec![target(1, procfs.blocking(BLOCKING)), target(2, procfs.own(77))]
 }
 
+/// A test that takes this long waits for the process that blocks, and would for ever.
+const HANGS: Duration = Duration::from_secs(60);
+
 /// Threads that block wait in real time, which cannot be paused.
 fn in_real_time(test: impl AsyncFnOnce(&Procfs, &[Target])) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let procfs = Procfs::new();
     let targets = targets(&procfs);
-    runtime.block_on(test(&procfs, &targets));
+    let ended = runtime.block_on(async { tokio::time::timeout(HANGS, test(&procfs, &targets)).await });
+    ended.expect("the sampling waits for the process that blocks");
 }
 
 fn tracing(procfs: &Procfs) -> (Tracer, Sampling) {
