@@ -97,7 +97,9 @@ pub struct StdoutWriter {
     most: usize,
     /// The line that is being built.
     line: Vec<u8>,
-    /// The remainder of [`TIMEOUT`] until the reader has caught up.
+    /// How long a slow reader is waited for in all.
+    patience: Duration,
+    /// The remainder of that until the reader has caught up.
     timeout: Duration,
     dropped: BTreeMap<&'static str, u64>,
     /// When dropped lines were last reported, and how many.
@@ -137,6 +139,7 @@ impl StdoutWriter {
             shared,
             most,
             line: Vec::new(),
+            patience: TIMEOUT,
             timeout: TIMEOUT,
             dropped: BTreeMap::new(),
             reported: None,
@@ -205,7 +208,7 @@ impl StdoutWriter {
         // A reader that never catches up must not make each batch wait: records would be lost instead of
         // lines.
         if queue.waiting.len() <= self.most / 2 {
-            self.timeout = TIMEOUT;
+            self.timeout = self.patience;
         }
         self.shared.filled.notify_one();
         queue.error.take().map_or(Ok(()), Err)

@@ -20,6 +20,8 @@ fn lines(text: &str) -> Vec<u32> {
 fn all_is_written_in_order_to_a_reader_that_reads() {
     let (mut reader, writer) = io::pipe().unwrap();
     let mut out = StdoutWriter::new(writer, 10_000).unwrap();
+    // On a busy machine its reader runs late.
+    (out.patience, out.timeout) = (60 * SECOND, 60 * SECOND);
     let read = thread::spawn(move || {
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
