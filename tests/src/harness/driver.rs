@@ -19,7 +19,7 @@ fn job() -> Result<Value> {
     serde_json::from_str(&job).context(JOB)
 }
 
-/// The shape of kfdsim's GPUs in a stage that names it (xtask/src/vm/boots.rs).
+/// The shape of kfdsim's GPUs in a stage that names it (xtask/src/vm/boots/table.rs).
 pub fn shape_of(stage: &str) -> Result<String> {
     let job = job()?;
     let named = job["stages"].as_array().into_iter().flatten().find(|one| one["name"] == stage);

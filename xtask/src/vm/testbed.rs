@@ -220,7 +220,7 @@ impl Bench {
         let all = String::from_utf8_lossy(&list(&[])?.stdout).into_owned();
         let is_there = |begin: &str| all.lines().any(|test| test.starts_with(begin));
         if let Some(missing) = stage.named().find(|begin| !is_there(begin)) {
-            bail!("no test of {} begins with {missing}, which xtask/src/vm/boots.rs names", stage.name);
+            bail!("no test of {} begins with {missing}, which xtask/src/vm/boots/table.rs names", stage.name);
         }
         let listed = list(arguments)?;
         // Arguments it does not understand are left for the guest to report.

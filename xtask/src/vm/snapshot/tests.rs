@@ -1,5 +1,6 @@
 use super::*;
-use crate::vm::boots::{MAIN, SOAK, with_stage};
+use crate::vm::boots::table::MAIN;
+use crate::vm::boots::{SOAK, with_stage};
 use crate::vm::matrix::{Matrix, tests::whole};
 use crate::vm::series::Series;
 use anyhow::bail;
