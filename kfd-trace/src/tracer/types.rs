@@ -6,6 +6,7 @@
 mod counts;
 
 use self::counts::Counts;
+use crate::attribute::births;
 use crate::attribute::driver_sysfs::{Costly, KfdSysfs};
 use crate::attribute::gpu::Topology;
 use crate::events::decode::Undecodable;
@@ -23,8 +24,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-/// A structure may be freed during a comparison: only what is wrong this many times is.
-const TRIES: u32 = 3;
+/// A structure may be freed during a comparison: only what is wrong this many times, while sysfs lists the same, is.
+const WRONG: u32 = 3;
+/// Where sysfs lists something else each time, so many comparisons are enough: a later one will do.
+const TRIES: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A comparison waits so long for sysfs, which may hang; then it is left to a later one.
@@ -146,25 +149,8 @@ impl Trust {
     /// What the driver contradicts.
     pub fn compare(&mut self, memory: &mut impl KernelMemory, sysfs: &Path) -> Result<(), String> {
         let Some(check) = &self.check else { return Ok(()) };
-        let mut checked: Checked = Ok(Compared::default());
-        for turn in 0..TRIES {
-            if turn > 0 {
-                sleep(PAUSE);
-            }
-            let before = self.lists.read(sysfs);
-            // Without the listing of queues nothing can be compared with them, and all else can wait.
-            let Some(before) = before else { return Ok(()) };
-            checked = check.run(memory, &before);
-            if checked.is_err()
-                && let Some(after) = self.lists.read(sysfs)
-            {
-                checked = check.run(memory, &Listing::common(before, after));
-            }
-            if checked.is_ok() {
-                break;
-            }
-        }
-        let Compared { processes, devices, queues } = checked?;
+        let list = || self.lists.read(sysfs);
+        let Compared { processes, devices, queues } = settled(list, |listing| check.run(memory, listing))?;
         let seen = &mut self.compared;
         seen.processes = seen.processes.max(processes);
         seen.devices = seen.devices.max(devices);
@@ -211,6 +197,31 @@ impl Trust {
     }
 }
 
+/// Compares until one comparison holds, or enough of them do not. What sysfs does not list, lists otherwise afterwards, or
+/// does not list in time says nothing: nothing is compared, which a later record makes up for.
+///
+/// # Errors
+/// What does not hold.
+fn settled(mut list: impl FnMut() -> Option<Listing>, mut check: impl FnMut(&Listing) -> Checked) -> Checked {
+    let mut wrong = 0;
+    for turn in 0..TRIES {
+        if turn > 0 {
+            sleep(PAUSE);
+        }
+        // Without the listing of queues nothing can be compared with them, and all else can wait.
+        let Some(before) = list() else { break };
+        let checked = check(&before);
+        if checked.is_ok() {
+            return checked;
+        }
+        wrong += u32::from(list().is_some_and(|after| after == before));
+        if wrong == WRONG {
+            return checked;
+        }
+    }
+    Ok(Compared::default())
+}
+
 /// How a record contradicts itself.
 fn contradiction(event: &Event) -> Option<String> {
     // The task that makes a process or a queue is one of its owner (`kfd_create_process`, `kfd_ioctl`).
@@ -248,6 +259,7 @@ fn gpu_ids(sysfs: &Path) -> Option<BTreeSet<u32>> {
 fn listing(sysfs: &Path) -> Option<Listing> {
     let read = KfdSysfs::read(sysfs, Costly::default());
     let mut listing = Listing { gpu_ids: gpu_ids(sysfs), ..Listing::default() };
+    let births = births(sysfs, &read.processes).unwrap_or_default();
     for process in read.there.then_some(read.processes)? {
         if process.context_id.is_some() {
             continue;
@@ -255,9 +267,10 @@ fn listing(sysfs: &Path) -> Option<Listing> {
         // 7.2 shows 0, and has one per GPU.
         listing.processes.insert(process.tgid, process.pasid.filter(|pasid| *pasid != 0));
         let queues = process.queues.into_iter().map(|queue| {
-            let listed =
-                ListedQueue { gpu_id: queue.gpu_id, size: queue.size, queue_type: queue.queue_type_raw };
-            ((process.tgid, queue.queue_id), listed)
+            let key = (process.tgid, queue.queue_id);
+            let birth = births.get(&key).copied();
+            let (gpu_id, size, queue_type) = (queue.gpu_id, queue.size, queue.queue_type_raw);
+            (key, ListedQueue { gpu_id, size, queue_type, birth })
         });
         listing.queues.extend(queues);
     }
@@ -320,6 +333,38 @@ mod tests {
         assert_eq!(index, 2);
         assert!(why.contains("hws_hang of GPU 9"), "{why}");
         assert!(!trust.is_complete(), "records alone are never enough");
+    }
+
+    #[test]
+    fn a_comparison_counts_while_sysfs_lists_the_same() {
+        let listing = |birth| {
+            let queue = ListedQueue { gpu_id: Some(7), size: None, queue_type: None, birth: Some(birth) };
+            Listing { queues: [((700, 0), queue)].into(), ..Listing::default() }
+        };
+        let one = Compared { processes: 1, devices: 1, queues: 1 };
+        let after = |wrong: u32, births: fn(u64) -> u64| {
+            let (mut readings, mut comparisons) = (0, 0);
+            let list = || {
+                readings += 1;
+                Some(listing(births(readings)))
+            };
+            let settled = settled(list, |_| {
+                comparisons += 1;
+                if comparisons > wrong { Ok(one) } else { Err("queue.device".to_owned()) }
+            });
+            (settled, comparisons)
+        };
+        assert_eq!(after(0, |_| 1), (Ok(one), 1));
+        assert_eq!(after(2, |_| 1), (Ok(one), 3), "what was freed meanwhile");
+        assert_eq!(after(3, |_| 1), (Err("queue.device".to_owned()), 3));
+        let nothing = Ok(Compared::default());
+        assert_eq!(
+            after(u32::MAX, |reading| reading),
+            (nothing.clone(), TRIES),
+            "another queue of the same id"
+        );
+        assert_eq!(after(4, |reading| reading), (Ok(one), 5));
+        assert_eq!(settled(|| None, |_| unreachable!("nothing to compare with")), nothing);
     }
 
     #[test]

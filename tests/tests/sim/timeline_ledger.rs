@@ -116,20 +116,31 @@ fn every_operation_of_a_ledger_is_in_the_trace_at_its_time() -> Result<()> {
     let made = run(&["timeline", &file, "-o", &trace])?;
     assert!(made.status.success(), "{made:?}");
     let all = slices(Path::new(&trace))?;
+    // Shown where something is missing: whether the tracer said so, and what it had.
+    let replayed = run(&["replay", "--json", &file])?;
+    let stream = String::from_utf8(replayed.stdout)?;
+    let had = |pid: u32| {
+        let of = format!("\"pid\":{pid},");
+        let lines: Vec<_> = stream.lines().filter(|line| line.contains(&of)).collect();
+        format!("the tracer said:\n{}\nand had:\n{}", traced.stderr(), lines.join("\n"))
+    };
     let tracks: BTreeSet<_> = ledger.lives.iter().map(|life| (life.pid, life.id)).collect();
     for (pid, id) in tracks {
         let shown = on(&all, pid, &format!("queue {id}"));
         let mut lives = shown.iter().filter(|slice| slice.end_ns != Some(slice.begin_ns));
         let mut updates = shown.iter().filter(|slice| slice.name == "queue_update");
         for life in ledger.lives.iter().filter(|life| (life.pid, life.id) == (pid, id)) {
-            let slice = lives.next().with_context(|| format!("{life:?} is missing: {shown:?}"))?;
+            let slice =
+                lives.next().with_context(|| format!("{life:?} is missing: {shown:?}; {}", had(pid)))?;
             assert!(life.created.has(slice.begin_ns), "{life:?}: {slice:?}");
             match (life.ended, slice.end_ns) {
                 (Some(span), Some(end_ns)) => assert!(span.has(end_ns), "{life:?}: {slice:?}"),
                 (ended, shown) => assert_eq!((ended.is_none(), shown), (true, None), "{life:?}: {slice:?}"),
             }
             for span in &life.updated {
-                let update = updates.next().with_context(|| format!("an update of {life:?}: {shown:?}"))?;
+                let update = updates
+                    .next()
+                    .with_context(|| format!("an update of {life:?}: {shown:?}; {}", had(pid)))?;
                 assert!(span.has(update.begin_ns), "{life:?}: {update:?}");
             }
         }
@@ -144,11 +155,10 @@ fn every_operation_of_a_ledger_is_in_the_trace_at_its_time() -> Result<()> {
     }
 
     // to the nanosecond: the stream's line and the trace's packet are of the same record
-    let replayed = run(&["replay", "--json", &file])?;
     let times: BTreeSet<u64> =
         all.iter().flat_map(|slice| [Some(slice.begin_ns), slice.end_ns]).flatten().collect();
     let mut lines = 0;
-    for line in String::from_utf8(replayed.stdout)?.lines() {
+    for line in stream.lines() {
         let event: Value = serde_json::from_str(line)?;
         // The slice of an ioctl begins where the call does, and its record is made a little after its end.
         if let Some(mono_ns) = event["entered_mono_ns"].as_u64().or(event["mono_ns"].as_u64()) {

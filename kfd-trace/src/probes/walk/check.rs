@@ -1,8 +1,9 @@
 //! Compares types that are not the kernel's own with the running driver: whether its structures hold, at these
 //! offsets, what sysfs, the kernel's symbols and they themselves say they hold.
 //!
-//! In: offsets, kernel memory, what sysfs lists. Out: [`Checked`]. Nothing is locked: a structure may be freed
-//! meanwhile, so that a caller repeats a check that fails. Pure but for the memory.
+//! In: offsets, kernel memory, what sysfs lists. Out: [`Checked`]. Nothing is locked: a structure may be freed, and
+//! sysfs may list something else, meanwhile, so that a caller repeats a check that fails, and counts it only where sysfs
+//! lists the same afterwards. Pure but for the memory.
 
 mod counts;
 
@@ -17,7 +18,7 @@ use crate::text::count::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What sysfs lists of the driver, as far as it did not change during the check.
+/// What sysfs lists of the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// PASID by tgid; `None` where sysfs does not show one.
@@ -34,22 +35,13 @@ pub struct ListedQueue {
     pub size: Option<u64>,
     /// A number of the driver's `enum kfd_queue_type`.
     pub queue_type: Option<u32>,
+    /// Tells it from an earlier one of its id; `None`: a copy of sysfs does not.
+    pub birth: Option<u64>,
 }
 
 impl Listing {
     fn has_gpu(&self, gpu_id: u32) -> bool {
         self.gpu_ids.as_ref().is_none_or(|all| all.contains(&gpu_id))
-    }
-
-    /// What two readings have in common; a process or a GPU need only be in one of them.
-    #[must_use]
-    pub fn common(before: Self, mut after: Self) -> Self {
-        after.queues.retain(|key, queue| before.queues.get(key) == Some(queue));
-        let pasids = before.processes.into_iter().filter(|(tgid, _)| !after.processes.contains_key(tgid));
-        let pasids: Vec<_> = pasids.collect();
-        after.processes.extend(pasids);
-        after.gpu_ids = after.gpu_ids.zip(before.gpu_ids).map(|(after, before)| &after | &before);
-        after
     }
 }
 
