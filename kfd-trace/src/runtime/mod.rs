@@ -10,6 +10,8 @@ pub mod confine;
 pub mod exit;
 pub(crate) mod frames;
 pub mod launched;
+#[cfg(any(test, target_env = "musl"))]
+mod memcmp;
 pub mod output_file;
 pub mod password;
 pub mod pidfd;
