@@ -83,6 +83,7 @@ impl State {
         self.unindex(key);
         if let Some(row) = self.rows.get_mut(&key) {
             row.context_id = context_id;
+            row.labels.forget();
         }
         self.index(key);
         // The row whose place it had taken becomes findable again.

@@ -1,7 +1,7 @@
 //! The label text of a process: made by the first exposition that shows it, and kept with its row until what it
 //! is made from changes.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Labels of a process as they are in an exposition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,35 @@ impl KeptLabels {
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
+
+    /// Identifies the row until its labels are forgotten.
+    pub(super) fn version(&self) -> RowVersion {
+        RowVersion(Arc::downgrade(&self.0))
+    }
 }
+
+/// A row as it is until its labels are forgotten. It holds the allocation but not the text, so that no later version has
+/// the same address.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RowVersion(Weak<OnceLock<LabelText>>);
+
+impl RowVersion {
+    /// Heap bytes that a version holds once its row has another one, allocator overhead included.
+    pub(super) const HEAP: usize = size_of::<OnceLock<LabelText>>() + 2 * size_of::<usize>() + 16;
+
+    pub(super) fn is_of(&self, labels: &KeptLabels) -> bool {
+        std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&labels.0))
+    }
+}
+
+/// It adds nothing to what was made from the row.
+impl PartialEq for RowVersion {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for RowVersion {}
 
 /// It follows from the rest of the row.
 impl PartialEq for KeptLabels {
@@ -81,5 +109,19 @@ mod tests {
         older.get_or_make(|| text("ef"));
         assert_eq!(row.get_or_make(|| text("gh")).all(), "gh", "made by a copy of the row before the change");
         assert_eq!(late.get_or_make(|| text("cd")).all(), "cd");
+    }
+
+    #[test]
+    fn a_version_is_that_of_a_row_and_its_copies_until_it_changes() {
+        let mut row = KeptLabels::default();
+        let (copy, mut versions) = (row.clone(), vec![row.version()]);
+        assert!(versions[0].is_of(&row) && versions[0].is_of(&copy));
+        drop(copy);
+        for _ in 0..100 {
+            row.forget();
+            assert!(!versions.iter().any(|version| version.is_of(&row)), "an address is not given again");
+            versions.push(row.version());
+        }
+        assert!(!RowVersion::default().is_of(&row));
     }
 }

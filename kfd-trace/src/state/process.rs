@@ -76,7 +76,7 @@ pub struct Process {
     /// Which of its PID's contexts it is (7.2); `None` for the first one.
     pub context_id: Option<u32>,
     pub details: ProcessDetails,
-    /// Follows from the fields above and `key`: whoever changes one of these forgets it.
+    /// Follows from the fields above and `key`, as the history's owners do: whoever changes one of these forgets it.
     #[serde(skip)]
     pub labels: KeptLabels,
     pub sources: Sources,

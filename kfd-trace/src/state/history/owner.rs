@@ -1,16 +1,30 @@
 //! Identity of a process, shared by its entries.
 
 use crate::model::event::ProcessId;
+use crate::state::labels::RowVersion;
 use crate::state::process::{Process, ProcessDetails, ProcessKey};
 use crate::state::source::Sources;
 
 /// The row, and the tgid. A DRM user queue has only a caller, no KFD process.
 pub(super) type OwnerKey = (Option<ProcessKey>, Option<u32>);
 
+/// A key as numbers, which are compared at once: it is looked up three times for each entry.
+pub(super) fn packed((process, tgid): OwnerKey) -> (u64, u64) {
+    let (number, kind) = match process {
+        None => (0, 0),
+        Some(ProcessKey::Traced(ProcessId(number))) => (number, 1),
+        Some(ProcessKey::Adopted(number)) => (number, 2),
+    };
+    let tgid = tgid.map_or(0, |tgid| 1 << 32 | u64::from(tgid));
+    (number, kind << 33 | tgid)
+}
+
 /// Identity of a process. Its arguments are not kept: they are long and may hold secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     key: OwnerKey,
+    /// The row that it was made from.
+    version: RowVersion,
     pub ns_pid: Option<u32>,
     pub uid: Option<u32>,
     pub comm: Option<Box<str>>,
@@ -27,6 +41,7 @@ impl Owner {
         let text = |text: Option<&str>| text.map(Into::into);
         Owner {
             key,
+            version: row.map(|row| row.labels.version()).unwrap_or_default(),
             ns_pid: row.and_then(|row| row.ns_tgid),
             uid: row.and_then(|row| row.uid),
             comm: text(row.and_then(|row| row.comm.as_deref()).or(comm)),
@@ -42,15 +57,12 @@ impl Owner {
     pub(super) fn is(&self, row: Option<&Process>, comm: Option<&str>) -> bool {
         // A forgotten row adds nothing.
         let Some(row) = row else { return comm.is_none() || self.comm.as_deref() == comm };
-        self.ns_pid == row.ns_tgid
-            && self.uid == row.uid
-            && self.comm.as_deref() == row.comm.as_deref().or(comm)
-            && self.details.cgroup.as_deref() == row.cgroup()
-            && self.details.belongs == row.details.belongs
-            && self.details.pod == row.details.pod
-            && self.details.job == row.details.job
-            && self.context_id == row.context_id
-            && self.start_boottime_ns == row.start_boottime_ns
+        let is = self.version.is_of(&row.labels) && (row.comm.is_some() || self.comm.as_deref() == comm);
+        debug_assert!(
+            !is || *self == Owner::new(self.key, Some(row), comm),
+            "a change of the row forgets its labels"
+        );
+        is
     }
 
     pub(super) fn key(&self) -> OwnerKey {
@@ -92,7 +104,7 @@ impl Owner {
             .flatten()
             .map(String::len)
             .chain(self.comm.as_ref().map(|comm| comm.len()));
-        size_of::<Owner>() + 32 + texts.map(|len| len + 16).sum::<usize>()
+        size_of::<Owner>() + 32 + RowVersion::HEAP + texts.map(|len| len + 16).sum::<usize>()
     }
 
     /// As a row, for outputs that show events.

@@ -3,7 +3,7 @@ use crate::model::event::{ProcessSeen, QueueFacts};
 use crate::model::incident::{Eviction, MqdOp, Trigger, VmFault};
 use crate::model::inventory::Listed;
 use crate::state::samples::{create, destroy, event, facts, seen};
-use crate::state::{Cause, Source, StateLimits};
+use crate::state::{Cause, ProcessDetails, Source, StateLimits};
 
 const GPU: u32 = 58270;
 
@@ -161,46 +161,27 @@ fn a_class_is_bounded_in_bytes_whatever_the_names() {
 }
 
 #[test]
-fn what_is_dropped_takes_its_owner_with_it() {
-    let mut log = Log::new(ClassLimits { entries: 8, bytes: 1 << 20 });
-    let entry = |at: u64, owner| Entry {
-        mono_ns: at,
-        wall_ns: 0,
-        owner,
-        tid: 1,
-        task_tgid: 1,
-        what: What::ProcessRelease,
+fn an_owner_is_as_its_row_was_when_the_entry_was_made() {
+    let mut world = World::new();
+    world.take(&event(10, 1, 700, seen(false)));
+    world.take(&event(20, 1, 700, create(3)));
+    let details = ProcessDetails { cgroup: Some("/job".to_owned()), ..ProcessDetails::default() };
+    world.state.enrich(ProcessId(1).into(), details);
+    world.take(&event(30, 1, 700, create(4)));
+    world.take(&event(31, 1, 700, create(5)));
+    world.take(&event(35, 1, 700, Body::ProcessRelease));
+    // A list that was read before shows that it is a secondary context, which its first record did not.
+    let listed = Listed { tgid: 700, id: Some(ProcessId(1)), context_id: Some(2), ..Listed::default() };
+    world.state.adopt_process(40, &listed, Source::Kernel);
+    world.take(&event(50, 1, 700, destroy(6)));
+    let owner = |at| -> Arc<Owner> {
+        let entry = world.all().into_iter().find(|entry| entry.mono_ns == at).expect("an entry");
+        entry.owner.clone().expect("an owner")
     };
-    let key = |number| (Some(ProcessKey::Adopted(number)), Some(7));
-    for number in 1..=100 {
-        let owner = log.owner(key(number), None, Some("x"));
-        log.push(number, entry(number, Some(owner)));
-    }
-    let steady = log.kept().bytes;
-    for number in 101..=200 {
-        // Two entries per owner.
-        let owner = log.owner(key(number / 2), None, Some("x"));
-        log.push(number, entry(number, Some(owner)));
-        assert!(log.kept().bytes <= steady, "{:?}", log.kept());
-    }
-    for number in 201..=208 {
-        log.push(number, entry(number, None));
-    }
-    assert_eq!(log.kept().bytes, 8 * (size_of::<Entry>() + 80), "no owner is left");
-}
-
-#[test]
-fn an_owner_that_changes_costs_what_is_left_of_it() {
-    let mut log = Log::new(ClassLimits { entries: 64, bytes: 1 << 20 });
-    let mut push = |number: u64| {
-        // Threads of a process without a row, each with its own name.
-        let owner = log.owner((None, Some(7)), None, Some(if number.is_multiple_of(2) { "a" } else { "b" }));
-        let what = What::ProcessRelease;
-        log.push(number, Entry { mono_ns: 0, wall_ns: 0, owner: Some(owner), tid: 1, task_tgid: 1, what });
-        (log.kept().entries, log.kept().bytes)
-    };
-    let steady = (1..=100).map(&mut push).last();
-    assert_eq!((101..=1_000).map(&mut push).last(), steady);
+    let known = [20, 30, 50].map(owner).map(|owner| (owner.details.cgroup.clone(), owner.context_id));
+    let [leaf, path] = ["job.scope", "/job"].map(|cgroup| Some(cgroup.to_owned()));
+    assert_eq!(known, [(leaf, None), (path.clone(), None), (path, Some(2))]);
+    assert!(Arc::ptr_eq(&owner(30), &owner(31)), "what did not change is shared");
 }
 
 #[test]
