@@ -57,7 +57,9 @@ const OF_SIZES: [(&str, &str); 11] = [
     ("comparison with the kernel's table: queues", "compare.kernel"),
     ("comparison with the kernel's table: ends of processes", "ends.kernel"),
 ];
-const OF_GROWTH: [(&str, &str); 7] = [
+const OF_GROWTH: [(&str, &str); 9] = [
+    ("records of the mix", "growth.record.mix"),
+    ("samples", "growth.sample"),
     ("new processes", "growth.record.process_seen"),
     ("comparison with sysfs: queues", "growth.compare.sysfs"),
     ("comparison with sysfs: ends of processes", "growth.ends.sysfs"),
