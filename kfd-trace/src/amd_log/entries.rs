@@ -5,7 +5,7 @@
 
 use super::limits::LONGEST_LINE;
 use super::lines::LogLine;
-use super::prefix::Prefix;
+use super::prefix::{Prefix, PrefixReader};
 use super::source::{Source, Sources};
 use super::{colours, wrapped};
 use std::collections::HashMap;
@@ -31,6 +31,7 @@ pub struct Entries {
     pub appended: u64,
     bare: Vec<u8>,
     joined: Joined,
+    prefixes: PrefixReader,
 }
 
 impl Entries {
@@ -83,13 +84,13 @@ impl Entries {
     }
 
     fn text(&mut self, line: &[u8], each: &mut impl FnMut(Source, Entry<'_>)) {
-        let Some((at, mut prefix, mut rest)) = Prefix::find(line) else {
+        let Some((at, mut prefix, mut rest)) = self.prefixes.find(line) else {
             let blank = line.trim_ascii().is_empty();
             let source = if blank { Source::default() } else { self.sources.of(line) };
             return each(source, if blank { Entry::Blank } else { Entry::Foreign(line) });
         };
         let source = if at == 0 { Source::default() } else { self.sources.of(&line[..at]) };
-        while let Some((at, next, after)) = Prefix::find_next(rest) {
+        while let Some((at, next, after)) = self.prefixes.find_next(rest) {
             each(source, Entry::Log(prefix, rest[..at].trim_ascii_end()));
             self.appended += 1;
             (prefix, rest) = (next, after);

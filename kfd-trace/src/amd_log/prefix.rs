@@ -2,10 +2,15 @@
 
 use super::limits::LATEST_US;
 use super::scan::LineScan;
+use memchr::memmem::Finder;
 use memchr::{memchr, memchr_iter};
+use std::sync::LazyLock;
 
 /// Longest name of a source file; on Windows it is the whole path.
 const LONGEST_FILE: usize = 300;
+
+/// What is behind a time.
+static UNIT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(" us:"));
 
 /// Form of a prefix; a rough indication of the ROCm version, no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,27 +61,44 @@ pub struct Prefix {
     pub style: Style,
 }
 
-impl Prefix {
+/// PID, thread and form.
+type Who = (u32, u64, Style);
+
+/// Reads prefixes. What a line shares with the one before is compared: parsing it takes longer than the rest of the line.
+#[derive(Clone, Debug, Default)]
+pub struct PrefixReader {
+    /// The last one with a time, up to the last three digits of that.
+    head: Vec<u8>,
+    /// Its time without these digits, milliseconds; 0: there is none.
+    time_ms: u64,
+    /// The last PID and thread, as text up to its `]`, and parsed.
+    who: Vec<u8>,
+    parsed: Option<Who>,
+}
+
+impl PrefixReader {
     /// Finds the first prefix of a line without colours: its place, the prefix, and what is behind it.
     #[must_use]
-    pub fn find(line: &[u8]) -> Option<(usize, Prefix, &[u8])> {
-        if let Some((prefix, rest)) = Prefix::parse(line) {
+    pub fn find<'a>(&mut self, line: &'a [u8]) -> Option<(usize, Prefix, &'a [u8])> {
+        if let Some((prefix, rest)) = self.parse(line) {
             return Some((0, prefix, rest));
         }
-        Prefix::within(line).next()
+        self.within(line).next()
     }
 
     /// Finds a further line of clr behind a message. It must have a time: other text is part of the message.
     #[inline]
-    pub(super) fn find_next(message: &[u8]) -> Option<(usize, Prefix, &[u8])> {
-        Prefix::within(message).find(|(_, prefix, _)| prefix.time_us.is_some())
+    pub(super) fn find_next<'a>(&mut self, message: &'a [u8]) -> Option<(usize, Prefix, &'a [u8])> {
+        // Few messages have what ends a time, most have colons.
+        UNIT.find(message)?;
+        self.within(message).find(|(_, prefix, _)| prefix.time_us.is_some())
     }
 
     /// Each is looked for no further than a few colons behind it, so that all together take time in proportion to the text.
     #[inline]
-    fn within(text: &[u8]) -> impl Iterator<Item = (usize, Prefix, &[u8])> {
+    fn within<'a>(&mut self, text: &'a [u8]) -> impl Iterator<Item = (usize, Prefix, &'a [u8])> {
         memchr_iter(b':', text).filter_map(|at| {
-            let (prefix, rest) = Prefix::parse(&text[at..])?;
+            let (prefix, rest) = self.parse(&text[at..])?;
             Some((at, prefix, rest))
         })
     }
@@ -84,49 +106,86 @@ impl Prefix {
     /// Parses what begins with a prefix; returns the prefix and the message after it. `None`: no prefix.
     #[must_use]
     #[inline]
-    pub fn parse(line: &[u8]) -> Option<(Prefix, &[u8])> {
-        let [b':', level @ b'0'..=b'9', b':', rest @ ..] = line else { return None };
-        Prefix::after_level(level - b'0', rest)
-    }
-
-    fn after_level(level: u8, rest: &[u8]) -> Option<(Prefix, &[u8])> {
-        // The drive of a path of Windows.
-        let drive = if let [b'A'..=b'Z' | b'a'..=b'z', b':', b'\\' | b'/', ..] = rest { 2 } else { 0 };
-        let rest = &rest[drive..];
-        // Without an early colon it has no prefix.
-        let file = memchr(b':', &rest[..rest.len().min(LONGEST_FILE)])?;
-        let mut scan = LineScan(&rest[file + 1..]);
-        scan.spaces();
-        scan.number()?;
-        scan.spaces();
-        scan.tag(":")?;
-        scan.spaces();
-        let Some((time_us, odd)) = time(&mut scan) else {
-            // Less text is too much like that of others.
-            let name = rest[..file].trim_ascii_end();
-            let is_source = [".cpp", ".hpp", ".h", ".cc"].iter().any(|end| name.ends_with(end.as_bytes()));
-            return is_source.then_some((
-                Prefix { level, time_us: None, pid: None, tid: None, style: Style::Quoted },
-                scan.0,
-            ));
+    pub fn parse<'a>(&mut self, line: &'a [u8]) -> Option<(Prefix, &'a [u8])> {
+        let [b':', level @ b'0'..=b'9', b':', ..] = line else { return None };
+        let shared = line.strip_prefix(&*self.head).filter(|_| self.time_ms > 0);
+        let (mut scan, begun_ms) = match shared {
+            Some(digits) => (LineScan(digits), Some(self.time_ms)),
+            None => (head(line)?.1, None),
         };
+        let digits = scan.0;
+        let Some((time_us, odd)) = time(&mut scan, begun_ms) else { return quoted(line) };
+        if shared.is_none() {
+            let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let end = line.len() - digits.len() + count;
+            self.head.clear();
+            self.head.extend_from_slice(&line[..end.saturating_sub(3)]);
+            self.time_ms = time_us / 1000;
+        }
         let time_us = Some(time_us).filter(|time| *time <= LATEST_US)?;
         scan.spaces();
-        let who = if scan.0.first() == Some(&b'[') { bracketed(&mut scan, odd) } else { before(&mut scan) };
+        let who = self.who(&mut scan, odd);
         scan.spaces();
         let (pid, tid, style) = match who {
             Some((pid, tid, style)) => (Some(pid), Some(tid), style),
             None => (None, None, Style::TimeOnly),
         };
-        Some((Prefix { level, time_us: Some(time_us), pid, tid, style }, scan.0))
+        Some((Prefix { level: level - b'0', time_us: Some(time_us), pid, tid, style }, scan.0))
+    }
+
+    #[inline]
+    fn who(&mut self, scan: &mut LineScan<'_>, odd: bool) -> Option<Who> {
+        if let Some(rest) = scan.0.strip_prefix(&*self.who)
+            && let Some(parsed) = self.parsed.filter(|parsed| odd == (parsed.2 == Style::Rocm632))
+        {
+            scan.0 = rest;
+            return Some(parsed);
+        }
+        let text = scan.0;
+        let parsed = if text.first() == Some(&b'[') { bracketed(scan, odd) } else { before(scan) }?;
+        self.who.clear();
+        self.who.extend_from_slice(&text[..text.len() - scan.0.len()]);
+        self.parsed = Some(parsed);
+        Some(parsed)
     }
 }
 
-/// Parses `TIME us:`, and returns whether it has 6.3.2's stray `d`.
+/// Parses `:LEVEL:FILE:LINE: `; returns the file, and what is behind.
+fn head(line: &[u8]) -> Option<(&[u8], LineScan<'_>)> {
+    let [b':', b'0'..=b'9', b':', rest @ ..] = line else { return None };
+    // The drive of a path of Windows.
+    let drive = if let [b'A'..=b'Z' | b'a'..=b'z', b':', b'\\' | b'/', ..] = rest { 2 } else { 0 };
+    let rest = &rest[drive..];
+    // Without an early colon it has no prefix.
+    let file = memchr(b':', &rest[..rest.len().min(LONGEST_FILE)])?;
+    let mut scan = LineScan(&rest[file + 1..]);
+    scan.spaces();
+    scan.number()?;
+    scan.spaces();
+    scan.tag(":")?;
+    scan.spaces();
+    Some((&rest[..file], scan))
+}
+
+/// A prefix without a time.
+#[cold]
+fn quoted(line: &[u8]) -> Option<(Prefix, &[u8])> {
+    let (name, rest) = head(line)?;
+    // Less text is too much like that of others.
+    let name = name.trim_ascii_end();
+    let is_source = [".cpp", ".hpp", ".h", ".cc"].iter().any(|end| name.ends_with(end.as_bytes()));
+    let level = line[1] - b'0';
+    is_source.then_some((Prefix { level, time_us: None, pid: None, tid: None, style: Style::Quoted }, rest.0))
+}
+
+/// Parses `TIME us:`, and returns whether it has 6.3.2's stray `d`. `begun_ms`: of digits that are before.
 #[inline]
-fn time(scan: &mut LineScan<'_>) -> Option<(u64, bool)> {
+fn time(scan: &mut LineScan<'_>, begun_ms: Option<u64>) -> Option<(u64, bool)> {
     let mut ahead = *scan;
-    let time = ahead.number()?;
+    let time = match begun_ms {
+        Some(begun) => ahead.digits(begun)?,
+        None => ahead.number()?,
+    };
     let odd = ahead.tag("d").is_some();
     ahead.tag(" us:")?;
     *scan = ahead;
@@ -135,7 +194,7 @@ fn time(scan: &mut LineScan<'_>) -> Option<(u64, bool)> {
 
 /// Parses `[pid:PID tid:0x...]`.
 #[inline]
-fn bracketed(scan: &mut LineScan<'_>, odd: bool) -> Option<(u32, u64, Style)> {
+fn bracketed(scan: &mut LineScan<'_>, odd: bool) -> Option<Who> {
     let mut ahead = *scan;
     ahead.tag("[pid:")?;
     ahead.spaces();
@@ -156,7 +215,7 @@ fn bracketed(scan: &mut LineScan<'_>, odd: bool) -> Option<(u32, u64, Style)> {
 }
 
 /// Parses `PID  : [tid:0x...]`.
-fn before(scan: &mut LineScan<'_>) -> Option<(u32, u64, Style)> {
+fn before(scan: &mut LineScan<'_>) -> Option<Who> {
     let mut ahead = *scan;
     let pid = u32::try_from(ahead.number()?).ok()?;
     ahead.spaces();
@@ -168,98 +227,4 @@ fn before(scan: &mut LineScan<'_>) -> Option<(u32, u64, Style)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(line: &str) -> Option<(Prefix, String)> {
-        Prefix::parse(line.as_bytes())
-            .map(|(prefix, rest)| (prefix, String::from_utf8_lossy(rest).into_owned()))
-    }
-
-    #[test]
-    fn prefixes_of_each_version() {
-        let same = |pid, tid, style| Prefix { level: 4, time_us: Some(7_270_505_876), pid, tid, style };
-        let cases = [
-            (
-                ":4:rocvirtual.cpp           :869 : 7270505876 us: 157801: [tid:0x7f316f4006c0] text",
-                same(Some(157_801), Some(0x7f31_6f40_06c0), Style::Rocm56),
-            ),
-            (
-                ":4:rocvirtual.cpp           :871 : 7270505876 us: [pid:21    tid:0x7f316f4006c0] text",
-                same(Some(21), Some(0x7f31_6f40_06c0), Style::Rocm57),
-            ),
-            (
-                ":4:rocvirtual.cpp           :1177: 7270505876 us: [pid:157801 tid: 0x1f6c0] text",
-                same(Some(157_801), Some(0x1f6c0), Style::Rocm63),
-            ),
-            (
-                ":4:rocdevice.cpp            :3211: 7270505876d us: [pid:21983 tid: 7f316f4006c0] text",
-                same(Some(21_983), Some(0x7f31_6f40_06c0), Style::Rocm632),
-            ),
-            (":4:                         :0   : 7270505876 us:  text", same(None, None, Style::TimeOnly)),
-        ];
-        for (line, prefix) in cases {
-            assert_eq!(parsed(line), Some((prefix, "text".to_owned())), "{line}");
-        }
-        let quoted = Prefix { level: 3, time_us: None, pid: None, tid: None, style: Style::Quoted };
-        assert_eq!(parsed(":3:rocdevice.cpp:415: Initalizing"), Some((quoted, "Initalizing".to_owned())));
-    }
-
-    #[test]
-    fn prefixes_behind_other_text_and_paths_of_windows() {
-        let found = |line: &str| {
-            let (at, prefix, rest) = Prefix::find(line.as_bytes()).unwrap();
-            (line[..at].to_owned(), prefix.level, prefix.time_us, String::from_utf8_lossy(rest).into_owned())
-        };
-        let text = |before: &str, level, time| (before.to_owned(), level, time, "t".to_owned());
-        for before in [
-            "",
-            "    ",
-            "> ",
-            "08:00:00 a:1: ",
-            "run.log:4:",
-            "12:",
-            "[1,3]<stderr>:",
-            "0/20 [00:00<?, ?it/s]",
-        ] {
-            assert_eq!(found(&format!("{before}:3:a.cpp:1: 7 us:  t")), text(before, 3, Some(7)));
-            assert_eq!(found(&format!("{before}:4:a.cpp:1: t")), text(before, 4, None));
-        }
-        assert_eq!(found(r":3:C:\src\a.cpp:3100: 7 us:  t"), text("", 3, Some(7)));
-        let next =
-            |message: &str| Prefix::find_next(message.as_bytes()).map(|(at, prefix, _)| (at, prefix.time_us));
-        assert_eq!(next("a us: b us: :4:a.cpp:1: 8 us:  t"), Some((12, Some(8))));
-        assert_eq!(
-            next("duration: 12 us: :4:a.cpp:1: t"),
-            None,
-            "without a time it may be text of a message"
-        );
-    }
-
-    #[test]
-    fn what_is_no_prefix_is_not_taken_for_one() {
-        let long = format!(":4:{}:1: x", "f".repeat(300));
-        for line in [
-            "",
-            ":",
-            ":4",
-            ":x:a.cpp:1: t",
-            "4:a.cpp:1: t",
-            ":4:a.cpp:b: t",
-            ":4:a.cpp:1 t",
-            " :4:a.cpp:1: t",
-            ":4:a:1: t",
-            &long,
-        ] {
-            assert_eq!(parsed(line), None, "{line}");
-        }
-        for line in
-            ["run.log:4::x.cpp:100: t", "a.c:3:12: error: b.cpp:1: t", "at 08:00:00: t", "1:2:3:4:5:6:7: t"]
-        {
-            assert_eq!(Prefix::find(line.as_bytes()), None, "{line}");
-        }
-        assert_eq!(parsed(":4:a:1: 99999999999999999 us: t"), None, "no machine runs for so long");
-        let (prefix, rest) = parsed(":4:a:1: 1 us: [pid:99999999999 tid:0x1] t").unwrap();
-        assert_eq!((prefix.pid, rest.as_str()), (None, "[pid:99999999999 tid:0x1] t"));
-    }
-}
+mod tests;

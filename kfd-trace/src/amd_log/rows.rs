@@ -151,7 +151,7 @@ mod tests {
     fn rows_of(lines: &[&str]) -> Vec<QueueRow> {
         let mut tally = Tally::default();
         lines.iter().for_each(|line| tally.line(LogLine::Whole(line.as_bytes())));
-        rows(&tally.queues)
+        rows(&tally.counts.queues)
     }
 
     const PACKET: &str = "Dispatch Header = 0xb02 (type=2), grid=[1, 1, 1], workgroup=[1, 1, 1]";

@@ -22,7 +22,13 @@ impl<'a> LineScan<'a> {
     /// Consumes decimal digits, at least one, of a number below 2^64.
     #[inline]
     pub(super) fn number(&mut self) -> Option<u64> {
-        let mut value = 0u64;
+        self.0.first().filter(|byte| byte.is_ascii_digit())?;
+        self.digits(0)
+    }
+
+    /// Consumes the further digits, if there are any, of a number below 2^64 whose first ones are those of `value`.
+    #[inline]
+    pub(super) fn digits(&mut self, mut value: u64) -> Option<u64> {
         let mut digits = 0;
         for byte in self.0 {
             let digit = byte.wrapping_sub(b'0');
@@ -31,9 +37,6 @@ impl<'a> LineScan<'a> {
             }
             value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
             digits += 1;
-        }
-        if digits == 0 {
-            return None;
         }
         self.0 = &self.0[digits..];
         Some(value)

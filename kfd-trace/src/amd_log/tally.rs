@@ -74,9 +74,16 @@ pub struct LineCounts {
     pub styles: [u64; Style::ALL.len()],
 }
 
-/// Counts of all lines so far. Its size is bounded (limits.rs).
-#[derive(Clone, Debug)]
+/// Reader of all lines, and what it counted. Its size is bounded (limits.rs).
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
+    pub entries: Entries,
+    pub counts: Counts,
+}
+
+/// Counts of all lines so far.
+#[derive(Clone, Debug)]
+pub struct Counts {
     pub lines: LineCounts,
     pub span: Span,
     pub processes: Processes,
@@ -94,7 +101,6 @@ pub struct Tally {
     pub gfx: Capped<[u64; 3], u64, { limits::GFX_VERSIONS }>,
     pub signals: Signals,
     pub trouble: Trouble,
-    pub entries: Entries,
     /// Commands without an end so far, by the address of clr's object.
     pub under_way: Capped<(LogProcess, u64), Option<UnderWay>, { limits::COMMANDS_UNDER_WAY }>,
     slots: Slots,
@@ -104,9 +110,9 @@ pub struct Tally {
     naming: Option<(LogProcess, Option<u64>, u32)>,
 }
 
-impl Default for Tally {
+impl Default for Counts {
     fn default() -> Self {
-        Tally {
+        Counts {
             lines: LineCounts::default(),
             span: Span::default(),
             processes: Processes::default(),
@@ -123,7 +129,6 @@ impl Default for Tally {
             gfx: Capped::default(),
             signals: Signals::default(),
             trouble: Trouble::default(),
-            entries: Entries::default(),
             under_way: Capped::default(),
             slots: Slots::default(),
             submitting: None,
@@ -135,18 +140,19 @@ impl Default for Tally {
 impl Tally {
     /// Counts one line.
     pub fn line(&mut self, line: LogLine<'_>) {
-        self.lines.total += 1;
-        let mut entries = std::mem::take(&mut self.entries);
+        let Tally { entries, counts } = self;
+        counts.lines.total += 1;
         entries.line(line, |source, entry| match entry {
-            Entry::Log(prefix, text) => self.log(source, &prefix, text),
-            Entry::Foreign(text) => self.foreign(source, text),
-            Entry::Blank => self.lines.blank += 1,
-            Entry::Overlong => self.lines.overlong += 1,
-            Entry::Partial => self.lines.partial += 1,
+            Entry::Log(prefix, text) => counts.log(source, &prefix, text),
+            Entry::Foreign(text) => counts.foreign(source, text),
+            Entry::Blank => counts.lines.blank += 1,
+            Entry::Overlong => counts.lines.overlong += 1,
+            Entry::Partial => counts.lines.partial += 1,
         });
-        self.entries = entries;
     }
+}
 
+impl Counts {
     fn foreign(&mut self, source: Source, text: &[u8]) {
         let fault = fault::without_prefix(text);
         if let Some(fault) = fault {
@@ -312,11 +318,11 @@ mod tests {
             assert!(!is_clock(at, took), "{took:?}");
         }
         assert!(!is_clock(None, [20_161_701_438, 0, 0]), "nothing to compare it with");
-        let mut tally = Tally::default();
-        tally.complete(at, Some([20_161_701_438, 0, 0]));
-        tally.complete(at, Some([1_200, 100, 900]));
-        tally.complete(at, None);
+        let mut counts = Counts::default();
+        counts.complete(at, Some([20_161_701_438, 0, 0]));
+        counts.complete(at, Some([1_200, 100, 900]));
+        counts.complete(at, None);
         let expected = Completed { count: 3, profiled: 1, cpu_us: 100, gpu_us: 900 };
-        assert_eq!(tally.completed, expected);
+        assert_eq!(counts.completed, expected);
     }
 }

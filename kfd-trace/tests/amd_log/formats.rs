@@ -6,7 +6,7 @@
 //! the text, to review.
 
 use kfd_trace::amd_log::message::Message;
-use kfd_trace::amd_log::prefix::Prefix;
+use kfd_trace::amd_log::prefix::PrefixReader;
 use ring::digest::{SHA256, digest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -50,7 +50,7 @@ const LEVELS: [(&str, u8); 6] = [
 fn class(level: u8, text: &str) -> &'static str {
     let line =
         format!(":{level}:rocdevice.cpp            :7   : 1000000 us: [pid:7     tid:0x7f0000000a00] {text}");
-    let (prefix, message) = Prefix::parse(line.as_bytes()).expect("a prefix");
+    let (prefix, message) = PrefixReader::default().parse(line.as_bytes()).expect("a prefix");
     match Message::parse(message) {
         Message::Packet(_) => "packet",
         Message::Command { .. } => "command",

@@ -24,7 +24,7 @@ pub fn read(input: &[u8]) -> (u64, u64) {
     let mut chunks = parts::split(input);
     let kfd = within("stream of amd-log", input.len(), READ, || stream(chunks.next().unwrap_or_default()));
     let (tally, cut, ends) = within("amd-log", input.len(), READ, || log(chunks));
-    let lines = tally.lines;
+    let lines = tally.counts.lines;
     let damaged: u64 = lines.damaged.iter().sum();
     let foreign = lines.without_prefix + lines.crash + lines.blank + lines.overlong + lines.partial;
     let booked = lines.read + lines.other + damaged + foreign;

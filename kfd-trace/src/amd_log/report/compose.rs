@@ -13,9 +13,9 @@ impl Report {
     /// `kfd`: `None` if no join was requested.
     #[must_use]
     pub fn new(tally: &Tally, inputs: Vec<LogInput>, kfd: Option<&Kfd>) -> Report {
-        let rows = rows::rows(&tally.queues);
+        let rows = rows::rows(&tally.counts.queues);
         let joined = kfd.map(|kfd| join::join(&rows, &kfd.queues));
-        let kernels = tally.kernels.by_number();
+        let kernels = tally.counts.kernels.by_number();
         let queues: Vec<QueueReport> = rows
             .iter()
             .enumerate()
@@ -40,29 +40,29 @@ impl Report {
                 .collect(),
             unreadable_lines: kfd.unreadable,
         });
-        let (first_mono_us, last_mono_us) = ends(tally.span);
+        let (first_mono_us, last_mono_us) = ends(tally.counts.span);
         let mut report = Report {
             schema: SCHEMA,
             inputs,
             lines: lines(tally),
             first_mono_us,
             last_mono_us,
-            duration_us: tally.span.0.map(|(first, last)| last - first),
+            duration_us: tally.counts.span.0.map(|(first, last)| last - first),
             processes: processes(tally),
             gpus: gpus(tally),
-            pool: tally.pool,
-            streams: tally.queues.most_streams,
+            pool: tally.counts.pool,
+            streams: tally.counts.queues.most_streams,
             queues,
-            barrier_values_without_queue: tally.queues.barrier_values_without_queue,
+            barrier_values_without_queue: tally.counts.queues.barrier_values_without_queue,
             commands: commands(tally),
             host_queues: host_queues(tally),
             completed: completed(tally),
             unfinished: unfinished(tally),
-            signals: SignalsReport { count: tally.signals.count, gpu_ns: tally.signals.gpu_ns },
+            signals: SignalsReport { count: tally.counts.signals.count, gpu_ns: tally.counts.signals.gpu_ns },
             rate: rate(tally),
-            kernels: names(tally.kernels.sorted()),
+            kernels: names(tally.counts.kernels.sorted()),
             copies: copies(tally),
-            queue_full: tally.queue_full,
+            queue_full: tally.counts.queue_full,
             errors: errors(tally),
             left_out: LeftOut { recorded_queues: kfd.map_or(0, |kfd| kfd.left_out), ..left_out(tally) },
             join,
@@ -81,7 +81,7 @@ fn counted(all: impl Iterator<Item = (&'static str, u64)>) -> Vec<NameReport> {
 }
 
 fn lines(tally: &Tally) -> LinesReport {
-    let lines = &tally.lines;
+    let lines = &tally.counts.lines;
     LinesReport {
         total: lines.total,
         read: lines.read,
@@ -99,7 +99,7 @@ fn lines(tally: &Tally) -> LinesReport {
 }
 
 fn processes(tally: &Tally) -> Vec<ProcessReport> {
-    let of = tally.processes.all().iter().map(|process| {
+    let of = tally.counts.processes.all().iter().map(|process| {
         let (first_mono_us, last_mono_us) = ends(process.span);
         let (source, pid) = (source(tally, process.process), process.process.pid);
         ProcessReport { source, pid, lines: process.lines, first_mono_us, last_mono_us }
@@ -109,15 +109,15 @@ fn processes(tally: &Tally) -> Vec<ProcessReport> {
 
 /// `gfx942`: major in decimal, minor and stepping in hex.
 fn gpus(tally: &Tally) -> GpusReport {
-    let gfx = tally.gfx.sorted().into_iter().map(|([major, minor, stepping], count)| NameReport {
+    let gfx = tally.counts.gfx.sorted().into_iter().map(|([major, minor, stepping], count)| NameReport {
         name: format!("gfx{major}{minor:x}{stepping:x}"),
         count: *count,
     });
-    GpusReport { found: tally.agents, gfx: gfx.collect() }
+    GpusReport { found: tally.counts.agents, gfx: gfx.collect() }
 }
 
 fn commands(tally: &Tally) -> Vec<CommandReport> {
-    let all = tally.commands.sorted().into_iter();
+    let all = tally.counts.commands.sorted().into_iter();
     all.map(|((process, kind), count)| {
         let (source, pid) = (source(tally, process), process.pid);
         CommandReport { source, pid, kind: kind.name(), count: *count }
@@ -126,7 +126,7 @@ fn commands(tally: &Tally) -> Vec<CommandReport> {
 }
 
 fn host_queues(tally: &Tally) -> Vec<HostQueueReport> {
-    let all = tally.host_queues.sorted().into_iter();
+    let all = tally.counts.host_queues.sorted().into_iter();
     all.map(|((process, at), commands)| {
         let (source, pid) = (source(tally, process), process.pid);
         HostQueueReport { source, pid, address: hex(at), commands: *commands }
@@ -135,21 +135,21 @@ fn host_queues(tally: &Tally) -> Vec<HostQueueReport> {
 }
 
 fn completed(tally: &Tally) -> CompletedReport {
-    let of = tally.completed;
+    let of = tally.counts.completed;
     CompletedReport { count: of.count, profiled: of.profiled, cpu_us: of.cpu_us, gpu_us: of.gpu_us }
 }
 
 fn rate(tally: &Tally) -> RateReport {
-    let intervals = tally.rate.intervals().map(|(from_mono_us, both)| IntervalReport {
+    let intervals = tally.counts.rate.intervals().map(|(from_mono_us, both)| IntervalReport {
         from_mono_us,
         commands: both[COMMANDS],
         dispatches: both[DISPATCHES],
     });
-    RateReport { interval_us: tally.rate.interval_us(), intervals: intervals.collect() }
+    RateReport { interval_us: tally.counts.rate.interval_us(), intervals: intervals.collect() }
 }
 
 fn copies(tally: &Tally) -> Vec<CopiesReport> {
-    let all = tally.copies.sorted().into_iter().map(|(engine, copies)| CopiesReport {
+    let all = tally.counts.copies.sorted().into_iter().map(|(engine, copies)| CopiesReport {
         engine: engine.map(hex),
         count: copies.count,
         bytes: copies.bytes,
@@ -159,21 +159,21 @@ fn copies(tally: &Tally) -> Vec<CopiesReport> {
 }
 
 fn left_out(tally: &Tally) -> LeftOut {
-    let queues = &tally.queues;
+    let queues = &tally.counts.queues;
     LeftOut {
-        processes: tally.processes.left_out(),
+        processes: tally.counts.processes.left_out(),
         queues: queues.packets.left_out() + queues.births.left_out(),
         shapes: queues.shapes.left_out(),
         addresses: queues.steps.left_out(),
-        commands: tally.commands.left_out(),
-        host_queues: tally.host_queues.left_out(),
-        kernels: tally.kernels.left_out(),
-        copies: tally.copies.left_out(),
-        gfx: tally.gfx.left_out(),
-        errors: tally.trouble.returned.left_out(),
+        commands: tally.counts.commands.left_out(),
+        host_queues: tally.counts.host_queues.left_out(),
+        kernels: tally.counts.kernels.left_out(),
+        copies: tally.counts.copies.left_out(),
+        gfx: tally.counts.gfx.left_out(),
+        errors: tally.counts.trouble.returned.left_out(),
         sources: tally.entries.sources.left_out,
-        analysis: tally.trouble.analysis.left_out,
-        unfinished: tally.under_way.left_out(),
+        analysis: tally.counts.trouble.analysis.left_out,
+        unfinished: tally.counts.under_way.left_out(),
         recorded_queues: 0,
     }
 }

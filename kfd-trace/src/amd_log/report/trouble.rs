@@ -158,7 +158,7 @@ pub(super) fn source(tally: &Tally, process: LogProcess) -> Option<String> {
 }
 
 pub(super) fn errors(tally: &Tally) -> ErrorsReport {
-    let trouble = &tally.trouble;
+    let trouble = &tally.counts.trouble;
     ErrorsReport {
         returned: names(trouble.returned.sorted()),
         returned_success: trouble.returned_success,
@@ -178,10 +178,10 @@ pub(super) fn errors(tally: &Tally) -> ErrorsReport {
 
 /// `None`: the log has no ends of commands.
 pub(super) fn unfinished(tally: &Tally) -> Option<UnfinishedReport> {
-    if tally.completed.count == 0 {
+    if tally.counts.completed.count == 0 {
         return None;
     }
-    let all = tally.under_way.sorted();
+    let all = tally.counts.under_way.sorted();
     let mut oldest: Vec<(LogProcess, UnderWay)> =
         all.iter().filter_map(|((process, _), under_way)| Some((*process, (**under_way)?))).collect();
     oldest.sort_by_key(|(_, under_way)| under_way.since_us);
