@@ -26,6 +26,8 @@ pub(super) enum Subject {
     /// There, too, with programs that ask for the thread and the time: the least that counting a call and its latency
     /// can cost.
     ClockSame,
+    /// The same with `--attach multi`.
+    KfdTraceLinks,
     /// The daemon with `--runlists`.
     KfdTraceRunlists,
     BpftraceHist,
@@ -34,7 +36,7 @@ pub(super) enum Subject {
 }
 
 impl Subject {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Untraced,
         Self::EmptyKprobe,
         Self::EmptyKretprobe,
@@ -42,6 +44,7 @@ impl Subject {
         Self::KfdTrace,
         Self::EmptySame,
         Self::ClockSame,
+        Self::KfdTraceLinks,
         Self::KfdTraceRunlists,
         Self::BpftraceHist,
         Self::BpftraceEvent,
@@ -57,6 +60,7 @@ impl Subject {
             Self::KfdTrace => "kfd_trace",
             Self::EmptySame => "empty_same",
             Self::ClockSame => "clock_same",
+            Self::KfdTraceLinks => "kfd_trace_links",
             Self::KfdTraceRunlists => "kfd_trace_runlists",
             Self::BpftraceHist => "bpftrace_hist",
             Self::BpftraceEvent => "bpftrace_event",
@@ -104,6 +108,7 @@ impl Running {
                 ensure!(!same.is_empty(), "kfd-trace has put no probe on");
                 tracer
             }
+            Subject::KfdTraceLinks => Self::tracer(whom, &["--attach", "multi"])?,
             Subject::KfdTraceRunlists => Self::tracer(whom, &["--runlists"])?,
             Subject::BpftraceHist => Self::Foreign(Foreign::bpftrace(&foreign::histogram(whom))?),
             Subject::BpftraceEvent => Self::Foreign(Foreign::bpftrace(&foreign::events(whom))?),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const MARK: &str = "kfd-cost ";
 
 /// All subjects that can be selected (tests/src/cost/subject.rs).
-pub(super) const SUBJECTS: [&str; 11] = [
+pub(super) const SUBJECTS: [&str; 12] = [
     UNTRACED,
     "empty_kprobe",
     "empty_kretprobe",
@@ -15,6 +15,7 @@ pub(super) const SUBJECTS: [&str; 11] = [
     "kfd_trace",
     "empty_same",
     "clock_same",
+    "kfd_trace_links",
     "kfd_trace_runlists",
     "bpftrace_hist",
     "bpftrace_event",
