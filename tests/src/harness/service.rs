@@ -15,6 +15,9 @@ use std::time::Duration;
 
 pub const UNIT: &str = "kfd-trace.service";
 
+/// The group in tracefs of the return probes that the unit defines.
+pub const SERVICE_PROBES: &str = "kfd_trace_service";
+
 /// The daemon's default address.
 pub const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 20200);
 

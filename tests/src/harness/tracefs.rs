@@ -79,6 +79,23 @@ impl Drop for TracefsProbes {
     }
 }
 
+/// The probes of a group that are defined, whoever defined them, in their order.
+///
+/// # Errors
+/// When the list cannot be read.
+pub fn defined(group: &str) -> Result<Vec<String>> {
+    let path = Path::new(TRACEFS).join("kprobe_events");
+    let list = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    Ok(in_group(&list, group))
+}
+
+/// `r4096:group/event amdgpu:kfd_ioctl`
+fn in_group(list: &str, group: &str) -> Vec<String> {
+    let named = list.lines().filter_map(|line| line.split_whitespace().next()?.split_once(':'));
+    let of = named.filter_map(|(_, name)| name.split_once('/')).filter(|(of, _)| *of == group);
+    of.map(|(_, event)| event.to_owned()).collect()
+}
+
 fn command(text: &str) -> Result<()> {
     let mut list = OpenOptions::new().append(true).open(Path::new(TRACEFS).join("kprobe_events"))?;
     list.write_all(text.as_bytes()).with_context(|| format!("write kprobe_events `{text}`"))
@@ -125,6 +142,15 @@ mod tests {
         assert_eq!(Line::parse(line), Some(expected));
         assert_eq!(Line::parse("# entries-in-buffer/entries-written: 2/2   #P:2"), None);
         assert_eq!(Line::parse("#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION"), None);
+    }
+
+    #[test]
+    fn the_probes_of_a_group_are_listed() {
+        let list = "r4096:kfd_trace_service/kfd_ioctl amdgpu:kfd_ioctl\np:kprobes/kfd_open kfd_open\nr4096:kfd_trace/kfd_open \
+                    amdgpu:kfd_open\n";
+        assert_eq!(in_group(list, "kfd_trace_service"), ["kfd_ioctl"]);
+        assert_eq!(in_group(list, "kfd_trace"), ["kfd_open"]);
+        assert!(in_group("", "kfd_trace").is_empty());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// Outcome of the last ioctl of a [`Client`].
@@ -130,6 +131,19 @@ impl Client {
         self.issue(uapi::UPDATE_QUEUE, &mut args)
     }
 
+    /// The same with arguments that another thread may change meanwhile: the words of [`uapi::UpdateQueue`].
+    pub fn update_queue_at(&mut self, args: &[AtomicU64; 3]) -> Result<(), Errno> {
+        let start = Instant::now();
+        // SAFETY: the driver reads as many bytes as `args` has, and writes none.
+        let status = unsafe {
+            libc::ioctl(self.fd.as_raw_fd(), uapi::UPDATE_QUEUE as libc::Ioctl, std::ptr::from_ref(args))
+        };
+        let outcome = if status == -1 { Err(Errno::last()) } else { Ok(()) };
+        self.tally.add(uapi::UPDATE_QUEUE, outcome);
+        self.last = Some(Call { cmd: uapi::UPDATE_QUEUE, outcome, elapsed: start.elapsed() });
+        outcome
+    }
+
     /// # Panics
     /// If the mask has more words than its number of bits can express.
     pub fn set_cu_mask(&mut self, queue_id: u32, mask: &[u32]) -> Result<(), Errno> {
@@ -210,7 +224,7 @@ impl Client {
         self.issue(uapi::iowr(nr, size), &mut [0u64; 32])
     }
 
-    fn issue<T: Copy>(&mut self, cmd: Command, args: &mut T) -> Result<(), Errno> {
+    pub(super) fn issue<T: Copy>(&mut self, cmd: Command, args: &mut T) -> Result<(), Errno> {
         let start = Instant::now();
         let outcome = raw(self.fd.as_fd(), cmd, args);
         let elapsed = start.elapsed();

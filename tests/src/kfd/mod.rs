@@ -6,6 +6,7 @@ pub mod client;
 pub mod criu;
 pub mod debug;
 pub mod errno;
+pub mod events;
 pub mod memory;
 pub mod pointers;
 pub mod save_area;

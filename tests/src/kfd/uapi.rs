@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 /// An ioctl command: direction, argument size, `'K'`, number.
 pub type Command = u32;
 
-const WRITE: u32 = 1;
+pub(super) const WRITE: u32 = 1;
 const READ: u32 = 2;
 
-const fn command(direction: u32, nr: u8, size: usize) -> Command {
+pub(super) const fn command(direction: u32, nr: u8, size: usize) -> Command {
     assert!(size < 1 << 14, "an ioctl command has 14 bits for the size");
     #[expect(clippy::cast_possible_truncation, reason = "bounded by the assertion above")]
     let size = size as u32;

@@ -2,9 +2,11 @@
 //! a test checks.
 
 use super::report;
+use crate::kfd::Errno;
+use crate::kfd::Tally;
 use crate::kfd::client::NewQueue;
 use crate::kfd::uapi::QueueType;
-use crate::kfd::{Client, Gpu};
+use crate::kfd::{Client, Gpu, events};
 use anyhow::{Context, Result};
 use nix::unistd::gettid;
 use serde_json::json;
@@ -12,6 +14,44 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+
+/// Threads that sleep in WAIT_EVENTS.
+pub(super) struct Sleepers {
+    event: events::Event,
+    threads: Vec<JoinHandle<(Option<Errno>, Tally)>>,
+}
+
+impl Sleepers {
+    /// Threads on the same descriptor, which all wait for one event. Returns as soon as they exist.
+    pub(super) fn new(client: &mut Client, number: u32) -> Result<Self> {
+        let event = events::create(client).context("CREATE_EVENT")?;
+        let sleeper = |_| {
+            let mut own = client.share();
+            thread::spawn(move || {
+                let waited = events::wait(&mut own, event.id, u32::MAX);
+                (waited.err(), own.tally)
+            })
+        };
+        let threads = (0..number).map(sleeper).collect();
+        report::done("sleepers", &json!({"event": event.id}))?;
+        Ok(Self { event, threads })
+    }
+
+    /// All have returned then. Reports how many, and their errors by errno.
+    pub(super) fn wake(self, client: &mut Client) -> Result<()> {
+        events::wake(client, self.event).context("SET_EVENT")?;
+        let woken = self.threads.len();
+        let mut errnos = BTreeMap::<String, u32>::new();
+        for thread in self.threads {
+            let (errno, tally) = thread.join().ok().context("a sleeper that panicked")?;
+            client.tally.merge(&tally);
+            if let Some(errno) = errno {
+                *errnos.entry(errno.name()).or_default() += 1;
+            }
+        }
+        report::done("wake", &json!({"woken": woken, "errnos": errnos}))
+    }
+}
 
 /// They end when it is dropped.
 #[derive(Default)]

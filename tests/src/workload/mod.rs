@@ -20,6 +20,7 @@ mod memory;
 mod operation;
 mod queues;
 mod report;
+mod rewritten;
 mod script;
 mod until;
 

@@ -1,8 +1,9 @@
 //! `script`: operations in a test's order, each reported by a line: its ioctl's, or the result of an
 //! operation without one.
 
-use super::crowd::Crowd;
+use super::crowd::{Crowd, Sleepers};
 use super::operation::{Operation, Place};
+use super::rewritten::Rewritten;
 use super::{lives, queues, report};
 use crate::kfd::client::{NewQueue, raw};
 use crate::kfd::pointers::unreadable_page;
@@ -31,6 +32,8 @@ struct Script {
     addresses: u64,
     /// Threads that stay until the next operation.
     crowd: Crowd,
+    sleepers: Option<Sleepers>,
+    rewritten: Option<Rewritten>,
 }
 
 /// Where allocations begin, and how far they are apart.
@@ -69,6 +72,8 @@ impl Script {
             criu_info: None,
             addresses: FIRST_ADDRESS,
             crowd: Crowd::default(),
+            sleepers: None,
+            rewritten: None,
         })
     }
 
@@ -225,6 +230,28 @@ impl Script {
                 self.crowd = Crowd::of(client, number)?;
                 return Ok(());
             }
+            Operation::Sleepers(number) => {
+                ensure!(self.sleepers.is_none(), "some sleep already");
+                self.sleepers = Some(Sleepers::new(client, number)?);
+                return Ok(());
+            }
+            Operation::BeginUpdate { queue, percent } => {
+                let queue_id = queue.id(first);
+                let own = |(at, queue): &&(usize, Queue)| *at == self.current && queue.queue_id == queue_id;
+                let memory = &self.queues.iter().find(own).context("no such queue")?.1.memory;
+                let update = uapi::UpdateQueue {
+                    ring_base_address: memory.ring(),
+                    queue_id,
+                    ring_size: memory.ring_size(),
+                    queue_percentage: percent,
+                    queue_priority: 7,
+                };
+                self.rewritten = Some(Rewritten::begin(client, &update)?);
+                return Ok(());
+            }
+            Operation::Rewrite => return self.rewritten.as_ref().context("no update")?.rewrite(),
+            Operation::EndUpdate => return self.rewritten.take().context("no update")?.end(client),
+            Operation::Wake => return self.sleepers.take().context("nobody sleeps")?.wake(client),
             Operation::CreateCrowd(number) => {
                 self.crowd = Crowd::creating(client, &at(&self.gpus, Place::Gpu(0))?, number)?;
                 return Ok(());
