@@ -179,8 +179,7 @@ ids! {
         /// The return of an update or an eviction was missed, so that it was not reported, or an update without its
         /// result: found by the thread's next one, or next ioctl.
         NestedReturnMissed = "nested_return_missed",
-        /// A handler returned for which no entry was seen (it began before the tracer, or its entry was
-        /// missed).
+        /// A call returned for which no entry was seen (it began before the tracer, or its entry was missed).
         ReturnWithoutEntry = "return_without_entry",
     }
 }

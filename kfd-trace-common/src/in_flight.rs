@@ -1,5 +1,6 @@
 //! A call of `kfd_ioctl` that has not returned yet, and the slot in which its thread keeps it.
 
+use crate::limits::ARGS_LEN;
 use crate::nested::Mqd;
 use crate::stat::Sum;
 use core::mem::offset_of;
@@ -13,7 +14,8 @@ pub struct OpenCall {
     pub entered_ns: u64,
     /// The owner, as in [`crate::record::Header::process`].
     pub process: u64,
-    /// The handler's copy of the arguments; 0 unless arguments are requested.
+    /// Where its arguments are read at its return. In the caller's memory, if the return of `kfd_ioctl` itself is
+    /// probed; else the handler's copy of them, and 0 unless arguments are requested.
     pub data: u64,
     /// tgid of the owner.
     pub tgid: u32,
@@ -44,6 +46,8 @@ pub mod at_return {
     pub const QUEUE_UPDATED: u32 = 4;
     /// The memory of the process may have changed: the call gets a record.
     pub const MEMORY_CHANGES: u32 = 8;
+    /// The arguments that the handler got are kept.
+    pub const ARGS_KEPT: u32 = 16;
 }
 
 /// Kind of call that the thread of a slot is in.
@@ -112,6 +116,8 @@ impl Caller {
 pub struct CallerSlot {
     pub caller: Caller,
     pub sums: [Sum; SUMS],
+    /// The arguments that the handler of its call got, with [`at_return::ARGS_KEPT`].
+    pub args: [u8; ARGS_LEN],
 }
 
 /// Sums in a slot, a power of two.
@@ -132,7 +138,7 @@ pub const fn cell_of(nr: u32) -> usize {
 const _: () = assert!(size_of::<OpenCall>() == 88 && size_of::<Caller>() == 128);
 // A slot begins with its thread.
 const _: () = assert!(offset_of!(CallerSlot, caller) == 0 && offset_of!(Caller, thread) == 0);
-const _: () = assert!(size_of::<CallerSlot>() == 128 + SUMS * size_of::<Sum>());
+const _: () = assert!(size_of::<CallerSlot>() == 128 + SUMS * size_of::<Sum>() + ARGS_LEN);
 
 #[cfg(test)]
 mod tests {

@@ -192,7 +192,7 @@ kinds! {
         "a DESTROY_QUEUE that failed after `kfd_procfs_del_queue` (6.1 calls it first): the queue lives on"
     }
     /// One ioctl, with its arguments and its result.
-    Ioctl = 8 { "ioctl", "IOC", Ioctl, Process, Detail, -, "`kfd_ioctl` and the handler's return" }
+    Ioctl = 8 { "ioctl", "IOC", Ioctl, Process, Detail, -, "`kfd_ioctl`, entry and return" }
     /// `update_queue` returned: the queue's state after an update, a CU mask or a change of its GWS.
     QueueUpdate = 9 {
         "queue_update", "UPDATE_QUEUE", QueueUpdate, Queue, Info, -,

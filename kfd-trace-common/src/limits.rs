@@ -23,7 +23,10 @@ pub const PEEK_LEN: usize = 256;
 /// Calls of `kfd_ioctl` that can be under way at once, besides those of threads with a slot: one per thread.
 pub const IN_FLIGHT_MAX: u32 = 16_384;
 
-/// Slots of threads that call `kfd_ioctl`, 4.7 kB each; a power of two. With 500 such threads, 56 find their slot
+/// Threads without a slot whose calls' arguments are kept at once.
+pub const ARGS_MAX: u32 = 4_096;
+
+/// Slots of threads that call `kfd_ioctl`, 4.9 kB each; a power of two. With 500 such threads, 56 find their slot
 /// occupied.
 pub const CALLER_SLOTS: u32 = 2_048;
 

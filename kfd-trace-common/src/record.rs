@@ -157,7 +157,7 @@ pub struct QueueDestroy {
     pub queue_id: u32,
     /// KFD's gpu_id; 0 when not readable.
     pub gpu_id: u32,
-    /// For a failed destroy: the handler's return value, a negative errno. Otherwise 0.
+    /// For a failed destroy: the return value of its ioctl, a negative errno. Otherwise 0.
     pub result: i32,
     /// One of [`pointers`].
     pub pointers: u32,
@@ -296,16 +296,18 @@ pub struct UserQueue {
     pub comm: [u8; COMM_LEN],
 }
 
-/// How an ioctl ended; in [`Ioctl::outcome`].
+/// How an ioctl ended; in [`Ioctl::outcome`]. Two of them are only where the returns of handlers are probed, and not that
+/// of `kfd_ioctl`.
 pub mod outcome {
-    /// The handler returned `result` after `latency_ns`.
+    /// It returned `result` after `latency_ns`.
     pub const RETURNED: u32 = 0;
-    /// `kfd_ioctl` refuses the call before any handler; `result` follows from its rules, latency is not
+    /// Of handlers only: `kfd_ioctl` refuses the call before any; `result` follows from its rules, latency is not
     /// measured.
     pub const REFUSED: u32 = 1;
-    /// WAIT_EVENTS: it sleeps, so its return is not probed. Neither result nor latency is measured.
+    /// Of handlers only: WAIT_EVENTS, whose sleepers would hold the instances of a kretprobe. Neither result nor latency
+    /// is measured.
     pub const NOT_MEASURED: u32 = 2;
-    /// No handler's return was seen before the thread's next call. Neither result nor latency is measured.
+    /// No return was seen before the thread's next call. Neither result nor latency is measured.
     pub const NO_RETURN_SEEN: u32 = 3;
 }
 
@@ -316,7 +318,7 @@ pub struct Ioctl {
     pub header: Header,
     /// When the call entered `kfd_ioctl`, CLOCK_MONOTONIC in nanoseconds.
     pub entered_ns: u64,
-    /// From the entry into `kfd_ioctl` to the handler's return.
+    /// From the entry into `kfd_ioctl` to its return, or to the handler's where that is probed instead.
     pub latency_ns: u64,
     /// The command as user space passed it.
     pub cmd: u32,

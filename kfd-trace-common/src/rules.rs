@@ -1,6 +1,5 @@
 //! When `kfd_ioctl` refuses a call before any handler (kfd_chardev.c, the same from 5.10 to 7.3 but for the errno
-//! of an unknown number): the BPF side derives the errno by these rules, since no return of a handler will be
-//! seen.
+//! of an unknown number): where only handlers' returns are probed, the BPF side derives the errno by these rules.
 
 /// `AMDKFD_COMMAND_START`.
 pub const FIRST: u32 = 0x01;
@@ -8,7 +7,7 @@ pub const FIRST: u32 = 0x01;
 /// First number of the commands that only ROCm's out-of-tree driver has (`AMDKFD_COMMAND_START_2`).
 pub const FIRST_ROCM: u32 = 0x80;
 
-/// WAIT_EVENTS sleeps, so its handler has no kretprobe.
+/// WAIT_EVENTS, which sleeps until an event comes.
 pub const WAIT_EVENTS: u32 = 0x0c;
 
 /// DESTROY_QUEUE.
@@ -79,11 +78,12 @@ pub const CRIU: u32 = 0x22;
 pub const CRIU_CAPS: u64 = 1 << 40 | 1 << 21;
 
 /// Errnos with which DESTROY_QUEUE fails although the queue has been removed: the preemption timed out or
-/// failed (`pqm_destroy_queue`, kfd_process_queue_manager.c).
+/// failed (`pqm_destroy_queue`, kfd_process_queue_manager.c), or `kfd_ioctl` could not copy the arguments back (EFAULT,
+/// which no step of the destruction returns).
 #[must_use]
 #[inline(always)]
 pub const fn destroyed_anyway(errno: u32) -> bool {
-    matches!(errno, EIO | ETIME)
+    matches!(errno, EIO | ETIME | EFAULT)
 }
 
 pub const EIO: u32 = 5;

@@ -45,11 +45,11 @@ pub struct ErrorKey {
 pub struct IoctlStat {
     /// Calls that entered `kfd_ioctl`.
     pub entered: u64,
-    /// Calls whose handler returned.
+    /// Calls that returned, or whose handler did where that is probed instead.
     pub returned: u64,
     /// Calls that `kfd_ioctl` refuses before any handler (ENOTTY or EINVAL, EBADF, EACCES), by its own rules.
     pub refused: u64,
-    /// Calls whose end was not seen: the thread entered `kfd_ioctl` again without a handler's return.
+    /// Calls whose end was not seen: the thread entered `kfd_ioctl` again without a return.
     pub no_return_seen: u64,
     /// Sum of the latencies of `returned`, in nanoseconds.
     pub latency_ns: u64,

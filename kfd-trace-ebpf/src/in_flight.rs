@@ -1,6 +1,6 @@
 //! Calls of `kfd_ioctl` between entry and return, by thread. The only owner of `CALLER_SLOTS`, `SLOTS_TAKEN`,
-//! `CLAIMS` and `IN_FLIGHT`. The daemon reads all but `CLAIMS`; for ended threads and processes it releases slots,
-//! removes claims (in this order, a second apart), and drops entries of `IN_FLIGHT`.
+//! `CLAIMS`, `IN_FLIGHT` and `ARGS`. The daemon reads `CALLER_SLOTS`, `SLOTS_TAKEN` and `IN_FLIGHT`; for ended threads
+//! and processes it releases slots, removes claims (in this order, a second apart), and drops entries of `IN_FLIGHT`.
 //!
 //! A thread keeps its slot, so that claiming one may be slow: no kernel before 5.12 has a
 //! compare-and-exchange for programs, so the insertion of a claim in a hash map decides between two threads.
@@ -8,13 +8,15 @@
 
 use crate::nested::{self, Call};
 use crate::words::zero;
-use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_NOEXIST};
+use aya_ebpf::bindings::{BPF_ANY, BPF_F_MMAPABLE, BPF_NOEXIST};
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::map;
-use aya_ebpf::maps::{Array, HashMap};
+use aya_ebpf::maps::{Array, HashMap, LruHashMap};
 use kfd_trace_common::counter::Trouble;
 use kfd_trace_common::in_flight::{CallerSlot, OpenCall, busy};
-use kfd_trace_common::limits::{CALLER_SLOTS as CALLER_SLOTS_LEN, CALLER_SLOTS_PART, IN_FLIGHT_MAX};
+use kfd_trace_common::limits::{
+    ARGS_LEN, ARGS_MAX, CALLER_SLOTS as CALLER_SLOTS_LEN, CALLER_SLOTS_PART, IN_FLIGHT_MAX,
+};
 
 #[map]
 static CALLER_SLOTS: Array<CallerSlot> = Array::with_max_entries(CALLER_SLOTS_LEN, BPF_F_MMAPABLE);
@@ -30,6 +32,17 @@ static CLAIMS: HashMap<u32, u64> = HashMap::with_max_entries(CALLER_SLOTS_LEN, 0
 
 #[map]
 static IN_FLIGHT: HashMap<u32, OpenCall> = HashMap::with_max_entries(IN_FLIGHT_MAX, 0);
+
+/// The arguments that the handler of a call in `IN_FLIGHT` got. An entry outlasts a missed return, until the thread's
+/// next call or until more threads than fit have made one.
+#[map]
+static ARGS: LruHashMap<u32, Args> = LruHashMap::with_max_entries(ARGS_MAX, 0);
+
+/// The first bytes of a call's arguments.
+pub(crate) type Args = [u8; ARGS_LEN];
+
+/// In read-only data and not on the stack.
+static NO_ARGS: Args = [0; ARGS_LEN];
 
 impl Call for OpenCall {
     const FULL: Trouble = Trouble::InFlightFull;
@@ -133,6 +146,20 @@ pub(crate) fn current() -> Option<&'static mut OpenCall> {
         // SAFETY: a value of the map, and only this thread writes it.
         None => nested::current::<OpenCall>().map(|call| unsafe { &mut *call }),
     }
+}
+
+/// Where the arguments of the running thread's call are kept; `make`: a place is made for a thread without a slot.
+#[inline(always)]
+pub(crate) fn args(make: bool) -> Option<*mut Args> {
+    if let Some(slot) = own_slot() {
+        return Some(&raw mut slot.args);
+    }
+    let tid = bpf_get_current_pid_tgid() as u32;
+    if make {
+        let none: &'static Args = &NO_ARGS;
+        ARGS.insert(tid, none, u64::from(BPF_ANY)).ok()?;
+    }
+    ARGS.get_ptr_mut(tid)
 }
 
 /// Address of the `struct kfd_process` that the running thread calls for, also where that is not selected; 0 when it

@@ -104,7 +104,7 @@ pub(crate) fn no_return_seen(process: u64, cmd: u32) {
     }
 }
 
-/// A handler returned `result` after `latency_ns`, for a call whose sums are in no slot.
+/// A call returned `result` after `latency_ns`, for a call whose sums are in no slot.
 #[inline(never)]
 pub(crate) fn returned(process: u64, cmd: u32, result: i32, latency_ns: u64) {
     if let Some(stat) = stat_of(RETURN, process, cmd) {

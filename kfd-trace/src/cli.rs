@@ -13,7 +13,9 @@ use crate::remote::Secret;
 use crate::runtime::user::RunAs;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{
+    ArgAction, ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+};
 use clap_complete::Shell;
 pub use daemon::{DaemonArgs, MetricsArgs};
 use kfd_trace_common::counter::ProbeId;
@@ -207,9 +209,27 @@ pub enum Command {
     /// Build for `driver-types`, which starts this.
     #[command(name = "types-builder", hide = true)]
     TypesBuilder,
+    /// Define or remove the return probes of the service in tracefs; its unit runs this around the daemon, as root.
+    #[command(name = "return-probes", hide = true)]
+    ReturnProbes {
+        /// What to do.
+        act: ReturnProbesAct,
+        /// Exit with 0 also where it could not be done; the reason is printed.
+        #[arg(long)]
+        best_effort: bool,
+    },
     /// Send records for the daemon, which starts this.
     #[command(name = "otlp-sender", hide = true)]
     OtlpSender,
+}
+
+/// What `return-probes` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReturnProbesAct {
+    /// Define them; those that are defined stay.
+    Define,
+    /// Remove them, but for those that a tracer has open.
+    Remove,
 }
 
 /// Options of `driver-types`.

@@ -8,8 +8,8 @@ use kfd_trace::cli::{
 };
 use kfd_trace::command::runlist::RunlistOptions;
 use kfd_trace::command::{
-    amd_log, daemon, doctor, driver_types, fleet, hw, manual, metrics, ps, replay, runlist, status, timeline,
-    top, trace,
+    amd_log, daemon, doctor, driver_types, fleet, hw, manual, metrics, ps, replay, return_probes, runlist,
+    status, timeline, top, trace,
 };
 use kfd_trace::driver_types::{TypesOptions, run_builder};
 use kfd_trace::kernel::Roots;
@@ -179,6 +179,13 @@ fn run(cli: Cli) -> Result<u8> {
         }
         Some(Command::WebServer) => Ok(web_process::run()?),
         Some(Command::TypesBuilder) => Ok(run_builder()?),
+        Some(Command::ReturnProbes { act, best_effort }) => {
+            match return_probes::run(&roots, act) {
+                Err(why) if best_effort => stderr::say(why),
+                done => done?,
+            }
+            Ok(())
+        }
         Some(Command::OtlpSender) => Ok(otlp::run()?),
         Some(Command::Metrics) => Ok(metrics::run()?),
         Some(Command::Man { folder }) => Ok(manual::pages(&folder)?),

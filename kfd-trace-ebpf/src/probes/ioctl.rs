@@ -1,8 +1,9 @@
-//! Ioctls. Traces: `kfd_ioctl` (entry), every handler (entry, where arguments are requested; return). Out:
-//! the sums of `stats`, a record per call where requested, and the failed end of a DESTROY_QUEUE.
+//! Ioctls. Traces: `kfd_ioctl` (entry, and return where one has room for all callers that sleep), every handler (entry,
+//! where arguments are requested; return, where `kfd_ioctl`'s is not probed). Out: the sums of `stats`, a record per call
+//! where requested, and the failed end of a DESTROY_QUEUE.
 
 use crate::kernel::{self, read};
-use crate::probes::call::{record, send};
+use crate::probes::call::{is_whole, keep_arguments, record, record_end, send, send_end};
 use crate::probes::update;
 use crate::processes::{self, Met};
 use crate::words::zero;
@@ -28,49 +29,51 @@ static RECORD_MEMORY: Global<u32> = Global::new(0);
 /// are counted as hits here: the others are the sum of the calls.
 #[kprobe]
 pub(crate) fn ioctl(ctx: ProbeContext) -> u32 {
-    let (Some(file), Some(cmd)) = (ctx.arg::<u64>(0), ctx.arg::<u32>(1)) else { return 0 };
+    let (Some(file), Some(cmd), Some(arg)) = (ctx.arg::<u64>(0), ctx.arg::<u32>(1), ctx.arg::<u64>(2)) else {
+        return 0;
+    };
     match in_flight::slot() {
-        Some(slot) => enter(slot, file, cmd),
-        None => enter_without_seat(file, cmd),
+        Some(slot) => enter(slot, file, cmd, arg),
+        None => enter_without_seat(file, cmd, arg),
     }
     0
 }
 
 /// The common case: a thread calls the same process as last time, with a command it has called before.
 #[inline(always)]
-fn enter(slot: &mut CallerSlot, file: u64, cmd: u32) {
+fn enter(slot: &mut CallerSlot, file: u64, cmd: u32, arg: u64) {
     let caller = &mut slot.caller;
-    // A call that is still under way is the leftover of one whose handler's return was not seen.
+    // A call that is still under way is the leftover of one whose return was not seen.
     if caller.busy == busy::IN_CALL {
         no_return_seen(&mut caller.call);
     }
     if caller.file != file || caller.generation != processes::generation() {
         meet(caller, file);
-        return enter_for_the_first_time(slot, file, cmd);
+        return enter_for_the_first_time(slot, file, cmd, arg);
     }
     let admitted = caller.admitted;
     if let Some(sum) = stats::place_of(slot, cmd).filter(|sum| sum.awaited & admitted != 0) {
         sum.stat.entered += 1;
         let caller = &mut slot.caller;
-        begin(&mut caller.call, cmd);
+        begin(&mut caller.call, cmd, arg);
         caller.cell = cell_of(rules::nr(cmd)) as u32;
         caller.busy = busy::IN_CALL;
     } else {
-        enter_for_the_first_time(slot, file, cmd);
+        enter_for_the_first_time(slot, file, cmd, arg);
     }
 }
 
 /// The uncommon cases: the process was looked up just now, the command was not called before or has no place
 /// in the slot, the return is not awaited, or the process is not selected.
 #[inline(never)]
-fn enter_for_the_first_time(slot: &mut CallerSlot, file: u64, cmd: u32) {
+fn enter_for_the_first_time(slot: &mut CallerSlot, file: u64, cmd: u32, arg: u64) {
     if slot.caller.wanted == 0 {
         slot.caller.busy = busy::UNWANTED;
         counters::hit(ProbeId::Ioctl);
         return;
     }
     slot.caller.busy = busy::NO;
-    begin(&mut slot.caller.call, cmd);
+    begin(&mut slot.caller.call, cmd, arg);
     let (process, admitted) = (slot.caller.call.process, slot.caller.admitted != 0);
     let nr = rules::nr(cmd);
     slot.caller.cell = match stats::take_place(slot, cmd) {
@@ -102,7 +105,7 @@ fn enter_for_the_first_time(slot: &mut CallerSlot, file: u64, cmd: u32) {
 }
 
 #[inline(never)]
-fn enter_without_seat(file: u64, cmd: u32) {
+fn enter_without_seat(file: u64, cmd: u32, arg: u64) {
     if let Some(mut stale) = nested::leave::<OpenCall>() {
         no_return_seen(&mut stale);
     }
@@ -116,7 +119,7 @@ fn enter_without_seat(file: u64, cmd: u32) {
         counters::hit(ProbeId::Ioctl);
         return;
     }
-    begin(&mut caller.call, cmd);
+    begin(&mut caller.call, cmd, arg);
     stats::entered(caller.call.process, cmd);
     let own = caller.admitted != 0;
     if is_awaited(&mut caller.call, own, file) {
@@ -129,10 +132,13 @@ fn enter_without_seat(file: u64, cmd: u32) {
 }
 
 #[inline(always)]
-fn begin(call: &mut OpenCall, cmd: u32) {
+fn begin(call: &mut OpenCall, cmd: u32, arg: u64) {
     // SAFETY: no arguments.
     call.entered_ns = unsafe { bpf_ktime_get_ns() };
     call.cmd = cmd;
+    if is_whole() {
+        call.data = arg;
+    }
     call.mqd.properties = 0;
 }
 
@@ -144,11 +150,23 @@ fn file_changes(call: &mut OpenCall) {
     processes::changing();
 }
 
-/// Whether to wait for the handler's return; if not, the end of the call is reported here. `own`: a thread
-/// of the process calls.
+/// Whether to wait for the return; if not, the end of the call is reported here. `own`: a thread of the process
+/// calls.
 #[inline(always)]
 fn is_awaited(call: &mut OpenCall, own: bool, file: u64) -> bool {
     let nr = rules::nr(call.cmd);
+    if !is_whole() && !gets_to_its_handler(call, nr, own, file) {
+        return false;
+    }
+    if rules::changes_memory(nr) && RECORD_MEMORY.load() != 0 {
+        call.at_return |= at_return::MEMORY_CHANGES;
+    }
+    true
+}
+
+/// The call gets to a handler whose return is probed.
+#[inline(always)]
+fn gets_to_its_handler(call: &mut OpenCall, nr: u32, own: bool, file: u64) -> bool {
     match refusal::of(own, nr, file) {
         refusal::NONE => {}
         // Only the caller receives its errno.
@@ -158,16 +176,13 @@ fn is_awaited(call: &mut OpenCall, own: bool, file: u64) -> bool {
         }
         errno => {
             stats::refused(call.process, call.cmd, errno);
-            record(call, -(errno as i32), 0, outcome::REFUSED);
+            record_end(call, -(errno as i32), outcome::REFUSED);
             return false;
         }
     }
     if nr == rules::WAIT_EVENTS {
-        record(call, 0, 0, outcome::NOT_MEASURED);
+        record_end(call, 0, outcome::NOT_MEASURED);
         return false;
-    }
-    if rules::changes_memory(nr) && RECORD_MEMORY.load() != 0 {
-        call.at_return |= at_return::MEMORY_CHANGES;
     }
     true
 }
@@ -189,7 +204,8 @@ fn meet(caller: &mut Caller, file: u64) {
     caller.call.owner = process;
     caller.call.tgid = entry.tgid;
     caller.wanted = entry.wanted;
-    caller.admitted = u32::from(entry.wanted != 0 && refusal::is_owner(&entry, current));
+    // Whom `kfd_ioctl` refuses shows at its return.
+    caller.admitted = u32::from(entry.wanted != 0 && (is_whole() || refusal::is_owner(&entry, current)));
     caller.generation = now;
     if generation::remembers(now) {
         caller.file = file;
@@ -200,6 +216,7 @@ fn meet(caller: &mut Caller, file: u64) {
 /// kernel's copy of the arguments.
 #[kprobe]
 pub(crate) fn ioctl_handler(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::IoctlHandler);
     keep_arguments(ProbeId::IoctlHandler, &ctx);
     0
 }
@@ -207,19 +224,13 @@ pub(crate) fn ioctl_handler(ctx: ProbeContext) -> u32 {
 /// Handlers that allocate, import, restore, map, unmap and free memory, with the same parameters.
 #[kprobe]
 pub(crate) fn memory_call(ctx: ProbeContext) -> u32 {
+    counters::hit(ProbeId::MemoryCall);
     keep_arguments(ProbeId::MemoryCall, &ctx);
     0
 }
 
-#[inline(always)]
-fn keep_arguments(probe: ProbeId, ctx: &ProbeContext) {
-    counters::hit(probe);
-    if let (Some(call), Some(data)) = (in_flight::current(), ctx.arg::<u64>(2)) {
-        call.data = data;
-    }
-}
-
-/// Return of every handler but WAIT_EVENTS. Hits as in `ioctl`.
+/// Return of `kfd_ioctl`, which returns a `long`; or of every handler but WAIT_EVENTS, which returns an `int`. Hits as in
+/// `ioctl`.
 #[kretprobe]
 pub(crate) fn ioctl_return(ctx: RetProbeContext) -> u32 {
     let result = ctx.ret::<u64>() as i32;
@@ -271,11 +282,14 @@ fn return_without_entry() {
 
 #[inline(always)]
 fn leave(call: &mut OpenCall, result: i32, latency_ns: u64) {
-    if call.at_return != 0 {
+    let unfinished = call.at_return != 0;
+    if unfinished {
         leave_at_last(call, result, latency_ns);
+    }
+    record(call, result, latency_ns);
+    if unfinished {
         call.at_return = 0;
     }
-    record(call, result, latency_ns, outcome::RETURNED);
 }
 
 /// Remaining work at the return of a few calls.
@@ -292,14 +306,14 @@ fn leave_at_last(call: &mut OpenCall, result: i32, latency_ns: u64) {
         destroy_failed(call, result);
     }
     if call.at_return & at_return::MEMORY_CHANGES != 0 {
-        send(call, result, latency_ns, outcome::RETURNED);
+        send(call, result, latency_ns);
     }
 }
 
 #[inline(never)]
 fn no_return_seen(call: &mut OpenCall) {
     stats::no_return_seen(call.process, call.cmd);
-    record(call, 0, 0, outcome::NO_RETURN_SEEN);
+    record_end(call, 0, outcome::NO_RETURN_SEEN);
     if call.at_return & at_return::FILE_CHANGES != 0 {
         processes::changed();
     }
@@ -307,7 +321,7 @@ fn no_return_seen(call: &mut OpenCall) {
         update::return_missed(call, RESULT_NOT_SEEN);
     }
     if call.at_return & at_return::MEMORY_CHANGES != 0 {
-        send(call, 0, 0, outcome::NO_RETURN_SEEN);
+        send_end(call, 0, outcome::NO_RETURN_SEEN);
     }
     call.at_return = 0;
 }

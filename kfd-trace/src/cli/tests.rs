@@ -265,3 +265,20 @@ fn what_a_daemon_cannot_give_is_refused() {
     let line = refused("kfd-trace ps --url http://ann:s3cret@x -u ann:s3cret --url y");
     assert!(!line.contains("s3cret"), "{line}");
 }
+
+#[test]
+fn the_units_of_the_service_say_what_is_done_with_return_probes() {
+    let unit = include_str!("../../../deploy/systemd/kfd-trace.service");
+    let acts: Vec<_> = ["ExecStartPre=+-/usr/bin/", "ExecStopPost=+-/usr/bin/"]
+        .map(|setting| unit.lines().find_map(|line| line.strip_prefix(setting)).expect(setting))
+        .map(|line| parse(line).expect(line).command)
+        .into_iter()
+        .map(|command| match command {
+            Some(Command::ReturnProbes { act, best_effort: false }) => act,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(acts, [ReturnProbesAct::Define, ReturnProbesAct::Remove]);
+    assert!(parse("kfd-trace return-probes").is_err(), "what to do is not guessed");
+    assert!(!Cli::command().render_help().to_string().contains("return-probes"), "no command of users");
+}

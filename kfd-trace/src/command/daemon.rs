@@ -85,11 +85,14 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     };
     let health = listen::bind(&options.health, "--web.health-address").map_err(Stop::failed)?;
     // A low port may require one of them.
-    let memory = !options.sample.is_zero();
-    privilege::give_up(
-        &options.roots,
-        Reads { tracefs: options.choice.tracepoints, memory, changes_user: true, ..Reads::default() },
-    )?;
+    let reads = Reads {
+        tracefs: options.choice.tracepoints,
+        return_events: true,
+        memory: !options.sample.is_zero(),
+        changes_user: true,
+        ..Reads::default()
+    };
+    privilege::give_up(&options.roots, reads)?;
     // After that, so that what can be read now can be read again.
     let configured =
         options.web_config.as_deref().map(SettingsSource::open).transpose().map_err(Stop::failed)?;

@@ -10,6 +10,7 @@ pub mod manual;
 pub mod metrics;
 pub mod ps;
 pub mod replay;
+pub mod return_probes;
 pub mod runlist;
 pub mod status;
 pub mod timeline;

@@ -9,6 +9,7 @@ use crate::model::missed::Missed;
 use crate::model::verdict::ProbeStatus;
 use crate::output::status::{self, Losses, Status};
 use crate::probes::error::LoadError;
+use crate::probes::events::{self, ReturnEvents};
 use crate::probes::load::Options;
 use crate::probes::plan::{Attach, Choice, PlanRequest};
 use crate::probes::session::Session;
@@ -77,7 +78,16 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
         consequence: "functions in them are not found",
         remedy: "report them as a bug of kfd-trace or of the kernel",
     }));
-    let facts = facts.with_tracepoints(&roots.sysfs);
+    let mut facts = facts.with_tracepoints(&roots.sysfs);
+    let events = ReturnEvents::of(roots, &kernel, &events::wanted(Attach::Tried));
+    facts.return_events = events.functions();
+    found.extend(events.why_not().map(|why| Finding {
+        severity: FindingSeverity::Limits,
+        what: format!("the return of kfd_ioctl has no event: {why}"),
+        consequence: "returns are those of the handlers: results of WAIT_EVENTS and of crowds of callers are not seen, and those of \
+                      refused calls are derived",
+        remedy: "run it as root, or the daemon by its unit, with tracefs mounted at /sys/kernel/tracing",
+    }));
     let choice = Choice { tracepoints: true, runlists: true, attach: Attach::Tried, ..Choice::default() };
     let options = Options {
         request: PlanRequest { ioctl_records: true, choice },
@@ -86,7 +96,7 @@ fn tried(roots: &Roots, found: &mut Vec<Finding>) -> Result<Tried, Stop> {
         procfs: roots.procfs.clone(),
         ..Options::default()
     };
-    let session = Session::load(&kernel.symbols, &facts, &options);
+    let session = Session::load(&kernel.symbols, &facts, &options, events);
     let mut session = session.map_err(|error| Stop::failed(crate::tracer::preflight::chain(&error)))?;
     session.attach();
     let counted =

@@ -4,6 +4,7 @@
 use super::undecoded::{Undecoded, probe_name};
 use crate::model::counters::Counters;
 use crate::model::event::ProcessId;
+use crate::model::ioctl;
 use crate::model::missed::{MissCause, Missed};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
@@ -13,9 +14,17 @@ use std::collections::BTreeMap;
 /// One reading of all maps. Totals since the tracer started, summed over the CPUs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tables {
+    /// The return of `kfd_ioctl` itself is probed, so that calls are measured as their callers see them, those of
+    /// WAIT_EVENTS included. Otherwise only the returns of handlers are, and WAIT_EVENTS is counted at its entry
+    /// alone: whether one of its calls has returned is not known.
+    pub whole_calls: bool,
     pub ioctls: Vec<IoctlRow>,
     pub errors: Vec<ErrorRow>,
+    /// Calls that the driver works on; those of WAIT_EVENTS are in `waits`.
     pub in_flight: Vec<InFlightRow>,
+    /// Threads that sleep in WAIT_EVENTS, for as long as their process wants. They are apart from the calls in
+    /// flight, since an old one of these is stuck. Always empty without `whole_calls`.
+    pub waits: Vec<InFlightRow>,
     pub crowded: Crowded,
     pub counters: Counters,
     /// Calls that the kernel skipped, for each probe that is or was attached.
@@ -86,9 +95,17 @@ impl Tables {
         records.into_iter().filter(|(_, count)| *count > 0).chain(troubles).collect()
     }
 
+    /// These tables, with the calls that have not returned.
+    #[must_use]
+    pub fn with_open(self, open: Vec<InFlightRow>) -> Self {
+        let (waits, in_flight) = open.into_iter().partition(|call| ioctl::nr(call.cmd) == ioctl::WAIT_EVENTS);
+        Tables { in_flight, waits, ..self }
+    }
+
     /// Closes calls that have ended: their returns were not seen.
     pub fn close(&mut self, over: impl Fn(&InFlightRow) -> bool) {
-        for call in self.in_flight.extract_if(.., |call| over(call)) {
+        let open = [&mut self.in_flight, &mut self.waits];
+        for call in open.into_iter().flat_map(|calls| calls.extract_if(.., |call| over(call))) {
             let row = self.ioctls.iter_mut().find(|row| (row.process, row.cmd) == (call.process, call.cmd));
             if let Some(row) = row {
                 row.stat.no_return_seen += 1;
@@ -135,19 +152,14 @@ mod tests {
     use super::*;
     use crate::events::decode::{DecodeError, Undecodable};
     use crate::model::counters::samples::counters;
+    use crate::state::samples::open_call;
     use kfd_trace_common::{counter, loss};
+    use std::ops::Range;
 
     #[test]
     fn a_call_that_is_over_has_no_return_seen() {
         let row = |process| IoctlRow { process: ProcessId(process), cmd: 7, stat: IoctlStat::ZERO };
-        let call = |process, tid| InFlightRow {
-            process: ProcessId(process),
-            tgid: 1,
-            caller_tgid: 1,
-            tid,
-            cmd: 7,
-            entered_ns: 5,
-        };
+        let call = |process, tid| open_call(process, 7, tid, 5);
         let mut tables = Tables {
             ioctls: vec![row(1), row(2)],
             in_flight: vec![call(1, 10), call(2, 20), call(2, 21)],
@@ -157,6 +169,26 @@ mod tests {
         assert_eq!(tables.in_flight, [call(2, 20)]);
         let not_seen: Vec<_> = tables.ioctls.iter().map(|row| row.stat.no_return_seen).collect();
         assert_eq!(not_seen, [1, 1]);
+    }
+
+    const WAIT: u32 = 0xc018_4b0c;
+    /// As a user space with another layout of the arguments passes it.
+    const OTHER_WAIT: u32 = 0xc010_4b0c;
+
+    fn open(cmd: u32, tids: Range<u32>) -> Vec<InFlightRow> {
+        tids.map(|tid| open_call(1, cmd, tid, 5)).collect()
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_in_wait_events_is_not_in_a_call_that_the_driver_works_on() {
+        let all = [open(WAIT, 0..300), open(7, 300..301), open(OTHER_WAIT, 301..302)].concat();
+        let mut tables = Tables::default().with_open(all);
+        assert_eq!(tables.in_flight, open(7, 300..301));
+        assert_eq!(tables.waits, [open(WAIT, 0..300), open(OTHER_WAIT, 301..302)].concat());
+        let stat = IoctlStat { entered: 300, ..IoctlStat::ZERO };
+        tables.ioctls = vec![IoctlRow { process: ProcessId(1), cmd: WAIT, stat }];
+        tables.close(|call| call.tid < 2);
+        assert_eq!((tables.waits.len(), tables.ioctls[0].stat.no_return_seen), (299, 2));
     }
 
     /// One loss of each kind, of three probes and of no probe.
@@ -172,7 +204,8 @@ mod tests {
         let tables = Tables {
             counters: counters(&counted, &losses),
             missed: [(ProbeId::Open, missed), (ProbeId::Ioctl, Missed::default())].into(),
-            ..Tables::default()
+            whole_calls: true,
+            ..Tables::default().with_open([open(WAIT, 0..300), open(7, 300..301)].concat())
         };
         let mut undecoded = Undecoded::default();
         for probe in [Some(ProbeId::Open), Some(ProbeId::Open), None] {

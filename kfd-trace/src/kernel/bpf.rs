@@ -240,6 +240,17 @@ pub(crate) mod asm {
         insn(0x25, register, 0, count, value)
     }
 
+    /// `to &= value`
+    pub(crate) fn and(to: u8, value: i32) -> bpf_insn {
+        insn(0x57, to, 0, 0, value)
+    }
+
+    /// Calls a function of the kernel that programs may call, by its number in the kernel's types.
+    pub(crate) fn call_kernel(function: i32) -> bpf_insn {
+        const KERNEL_FUNCTION: u8 = 2;
+        insn(0x85, 0, KERNEL_FUNCTION, 0, function)
+    }
+
     /// Calls a BPF helper by its number.
     pub(crate) fn call(helper: i32) -> bpf_insn {
         insn(0x85, 0, 0, 0, helper)

@@ -8,7 +8,9 @@ pub mod findings;
 pub mod loading;
 mod module_symbols;
 pub mod offsets;
+pub(crate) mod perf;
 pub mod preflight;
+pub mod return_events;
 mod roots;
 pub mod symbols;
 pub mod thread;
@@ -26,6 +28,7 @@ pub use loading::Loading;
 pub use offsets::{Missing, Offsets};
 pub use preflight::{Capabilities, Capability, DriverForm, Lockdown, Preflight};
 pub use roots::Roots;
+pub(crate) use roots::tracefs_folders;
 pub use symbols::{Symbol, SymbolError, Symbols};
 use types::{DriverTypes, TypesSource};
 
@@ -44,6 +47,16 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// The address of the driver's only function of this name; `None` where it has none or several, or the kernel hides it.
+    #[must_use]
+    pub fn function(&self, name: &str) -> Option<u64> {
+        let module = (self.preflight.driver != DriverForm::BuiltIn).then_some(DRIVER);
+        match self.symbols.find_in(module, name)[..] {
+            [only] => Some(only.address).filter(|address| *address != 0 && only.is_code()),
+            _ => None,
+        }
+    }
+
     /// Reads everything once. Works without BTF, and with BTF that cannot be read.
     ///
     /// # Errors

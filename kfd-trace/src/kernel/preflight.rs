@@ -51,6 +51,26 @@ pub enum DriverForm {
     Module { version: Option<String>, srcversion: Option<String> },
 }
 
+impl DriverForm {
+    /// Reads it from sysfs. Only a module has a state, a source version, or notes of its own; built-in code has at most its
+    /// parameters there.
+    #[must_use]
+    pub fn read(sysfs: &Path) -> Self {
+        let folder = sysfs.join("module/amdgpu");
+        let of_modules = ["initstate", "srcversion", "notes"];
+        if !folder.exists() {
+            DriverForm::Absent
+        } else if of_modules.iter().any(|name| folder.join(name).exists()) {
+            DriverForm::Module {
+                version: text(&folder.join("version")),
+                srcversion: text(&folder.join("srcversion")),
+            }
+        } else {
+            DriverForm::BuiltIn
+        }
+    }
+}
+
 impl fmt::Display for DriverForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -149,7 +169,7 @@ impl Preflight {
             kprobes_enabled: number(&sysfs.join("kernel/debug/kprobes/enabled")).map(|on| on != 0),
             vmlinux_btf: sysfs.join("kernel/btf/vmlinux").exists(),
             amdgpu_btf: sysfs.join("kernel/btf/amdgpu").exists(),
-            driver: read_driver(&sysfs.join("module/amdgpu")),
+            driver: DriverForm::read(sysfs),
             kfd: sysfs.join("class/kfd").exists(),
             possible_cpus: possible.as_deref().and_then(count_cpus),
             cpu_ids: possible.as_deref().and_then(cpu_ids),
@@ -195,22 +215,6 @@ fn pid_namespace(procfs: &Path, own: Option<&Status>) -> Option<u64> {
     };
     let shows_ours = || own.and_then(|own| own.nspid.as_ref()).is_some_and(|pids| pids.len() == 1);
     of("1").or_else(|| if shows_ours() { of("self") } else { None })
-}
-
-/// Only a module has a state, a source version, or notes of its own; built-in code has at most its parameters
-/// there.
-fn read_driver(folder: &Path) -> DriverForm {
-    let of_modules = ["initstate", "srcversion", "notes"];
-    if !folder.exists() {
-        DriverForm::Absent
-    } else if of_modules.iter().any(|name| folder.join(name).exists()) {
-        DriverForm::Module {
-            version: text(&folder.join("version")),
-            srcversion: text(&folder.join("srcversion")),
-        }
-    } else {
-        DriverForm::BuiltIn
-    }
 }
 
 /// `none [integrity] confidentiality`

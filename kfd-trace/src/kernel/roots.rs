@@ -41,3 +41,9 @@ impl Roots {
         }
     }
 }
+
+/// Where tracefs may be mounted; the kernel itself mounts the second one with debugfs (`tracing_init_dentry`,
+/// kernel/trace/trace.c).
+pub(crate) fn tracefs_folders(sysfs: &Path) -> [PathBuf; 2] {
+    ["kernel/tracing", "kernel/debug/tracing"].map(|place| sysfs.join(place))
+}

@@ -22,6 +22,15 @@ pub fn is_idle(procfs: &Path, tid: u32) -> bool {
         || comm.is_ok_and(|comm| comm.starts_with(b"kworker/") && !comm.contains(&b'+'))
 }
 
+/// When a process started, in clock ticks since the boot (field 22 of its `stat`, fs/proc/array.c:do_task_stat).
+#[must_use]
+pub fn start(procfs: &Path, pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(procfs.join(format!("{pid}/stat"))).ok()?;
+    // Its name may have spaces and parentheses.
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    behind_name.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
 fn is_absent(path: &Path) -> bool {
     let missing = |error: &std::io::Error| {
         error.kind() == ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::SRCH)
@@ -45,6 +54,16 @@ mod tests {
         assert!(idle("kworker/u8:2-kfd_process_wq\n") && idle("kworker/R-kfd_p\n"));
         assert!(!idle("kworker/u8:2+kfd_process_wq\n") && !idle("train\n"));
         assert!(is_idle(procfs.path(), 8), "it has ended");
+    }
+
+    #[test]
+    fn a_start_is_behind_any_name() {
+        let procfs = tempfile::tempdir().unwrap();
+        fs::create_dir_all(procfs.path().join("9")).unwrap();
+        let stat = "9 (a) b (c) S 1 9 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 100 200\n";
+        fs::write(procfs.path().join("9/stat"), stat).unwrap();
+        assert_eq!([start(procfs.path(), 9), start(procfs.path(), 8)], [Some(4711), None]);
+        assert!(start(Path::new("/proc"), std::process::id()).is_some());
     }
 
     #[test]

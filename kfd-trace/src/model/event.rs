@@ -257,13 +257,13 @@ pub struct IoctlCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The handler returned. `result` is the driver's value: 0 or more, or a negative errno.
+    /// It returned. `result` is the driver's value: 0 or more, or a negative errno.
     Returned { result: i32, latency_ns: u64 },
     /// Refused before any handler; the errno (positive) follows from the rules of `kfd_ioctl`.
     Refused { errno: i32 },
-    /// WAIT_EVENTS: neither result nor latency is measured.
+    /// WAIT_EVENTS where only the returns of handlers are probed: neither result nor latency is measured.
     NotMeasured,
-    /// The call's end was not seen: it failed before its handler in a way that only the caller learned.
+    /// Its end was not seen: its return was missed, or where only the returns of handlers are probed, it failed before.
     NoReturnSeen,
 }
 

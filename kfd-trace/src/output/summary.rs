@@ -3,9 +3,10 @@
 use super::activity::{WorkFields, works};
 use super::preemptions;
 use crate::attribute::Topology;
-use crate::model::ioctl::Named;
+use crate::model::ioctl::{self, Named};
 use crate::state::{IoctlSum, IoctlTotals, Snapshot};
 use crate::text::clock::{latency, span};
+use crate::text::count::counted;
 use crate::text::{errno, escape, table};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -39,6 +40,8 @@ pub struct Summary {
     lost: BTreeMap<String, u64>,
     /// Calls whose end is not probed, by ioctl.
     not_measured: BTreeMap<String, u64>,
+    /// Threads that still slept in WAIT_EVENTS at the end; `null` where its end is not probed.
+    event_waits: Option<usize>,
     /// Causes of misses ([`crate::model::missed::Cause`]) that this kernel does not count: none of them is in
     /// `lost`.
     misses_not_measured: Vec<&'static str>,
@@ -51,6 +54,9 @@ struct Calls {
     calls: u64,
     /// Calls whose result is known.
     measured: u64,
+    /// Results are missing because none is probed, or all were missed; not because all of the calls still sleep.
+    #[serde(skip)]
+    unknown: bool,
     errors: BTreeMap<String, u64>,
     mean_ns: Option<u64>,
     /// Upper edges of histogram buckets, each twice the one below: the value itself is lower.
@@ -90,8 +96,8 @@ impl Summary {
     #[must_use]
     pub fn new(input: &SummaryInput<'_>) -> Self {
         let tables = input.tables;
-        let all = input.retired.with(&tables.ioctls, &tables.errors);
-        let by_process = IoctlTotals::by_process(&tables.ioctls, &tables.errors);
+        let all = input.retired.with(tables);
+        let by_process = IoctlTotals::by_process(tables);
         let several = by_process.len() > 1;
         let processes = by_process.iter().filter(|_| several).map(|(id, sums)| {
             let row = input.snapshot.processes.iter().find(|row| row.id() == Some(*id));
@@ -114,6 +120,7 @@ impl Summary {
             records: input.sent(),
             lost: input.lost(&all),
             not_measured: input::not_measured(&all),
+            event_waits: input.event_waits(),
             misses_not_measured: input.not_counted(),
         }
     }
@@ -141,6 +148,9 @@ impl Summary {
         preemptions::text(out, &self.preemptions, &self.preempted)?;
         for (name, count) in &self.not_measured {
             writeln!(out, "not measured by design: results and latencies of {count} {name}")?;
+        }
+        if let Some(waits) = self.event_waits.filter(|waits| *waits > 0) {
+            writeln!(out, "still asleep in WAIT_EVENTS: {}", counted(waits, "thread", "threads"))?;
         }
         if !self.misses_not_measured.is_empty() {
             writeln!(out, "not measured on this kernel: {}", self.misses_not_measured.join(", "))?;
@@ -180,16 +190,19 @@ impl Summary {
 }
 
 fn calls(named: &Named, sums: &IoctlTotals) -> Vec<Calls> {
-    let mut all: Vec<_> = sums.iter().map(|(nr, sum)| one(named, nr, sum)).collect();
+    let mut all: Vec<_> = sums.iter().map(|(nr, sum)| one(named, sums, nr, sum)).collect();
     all.sort_by(|one, other| other.calls.cmp(&one.calls).then_with(|| one.ioctl.cmp(&other.ioctl)));
     all
 }
 
-fn one(named: &Named, nr: u8, sum: &IoctlSum) -> Calls {
+fn one(named: &Named, sums: &IoctlTotals, nr: u8, sum: &IoctlSum) -> Calls {
+    let measured = sum.stat.returned + sum.stat.refused;
+    let probed_waits = nr == ioctl::WAIT_EVENTS && sums.not_measured() == 0;
     Calls {
         ioctl: named.name(u32::from(nr)),
         calls: sum.stat.entered,
-        measured: sum.stat.returned + sum.stat.refused,
+        measured,
+        unknown: measured == 0 && !probed_waits,
         errors: sum.errors.iter().map(|(number, count)| (errno::name(*number), *count)).collect(),
         mean_ns: sum.mean_ns(),
         p50_below_ns: sum.below_ns(50),
@@ -204,9 +217,9 @@ fn calls_table(out: &mut impl Write, all: &[Calls]) -> io::Result<()> {
     let shown = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), latency);
     let rows = all.iter().map(|calls| {
         let errors: Vec<_> = calls.errors.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        let errors = match (errors.is_empty(), calls.measured) {
-            (true, 0) => "not measured".to_owned(),
-            (true, _) => "-".to_owned(),
+        let errors = match (errors.is_empty(), calls.unknown) {
+            (true, true) => "not measured".to_owned(),
+            (true, false) => "-".to_owned(),
             (false, _) => errors.join(", "),
         };
         vec![

@@ -5,16 +5,20 @@
 //! choice never makes a verdict worse.
 
 use super::error::chain;
+use super::events::ReturnEvents;
 use super::facts::ReturnRoom;
 use super::multi::{self, Programs};
-use super::plan::{Action, Attach, Planned};
+use super::plan::{Action, Attach, CallSession, Planned};
 use super::site::{At, AttachTarget};
 use super::table::{ProbeKind, ProbeRow};
 use super::together::{ToAttach, Together};
+use crate::kernel::perf;
+use crate::kernel::return_events::MOST_CALLS;
 use crate::model::verdict::{ProbeStatus, Verdict};
 use aya::Ebpf;
 use aya::programs::{KProbe, ProgramError, TracePoint};
-use std::os::fd::OwnedFd;
+use kfd_trace_common::counter::ProbeId;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Links on many functions, and the programs they are made from.
 pub(super) struct Links {
@@ -23,6 +27,9 @@ pub(super) struct Links {
     /// `None` if links were not chosen or the kernel has none.
     programs: Option<Programs>,
     held: Vec<(&'static str, multi::Attached)>,
+    /// Declared before the events that they run programs at.
+    at_events: Vec<OwnedFd>,
+    events: ReturnEvents,
     /// Links that hold several rows each.
     shared: Vec<Together>,
     /// A required row was attached by kprobes.
@@ -31,7 +38,7 @@ pub(super) struct Links {
 
 impl Links {
     /// Creates no link yet.
-    pub(super) fn new(ebpf: &Ebpf, attach: Attach, room: LinkRoom) -> Self {
+    pub(super) fn new(ebpf: &Ebpf, attach: Attach, room: LinkRoom, events: ReturnEvents) -> Self {
         let failed = |why: &String| log::info!("functions are attached one by one: {why}");
         let programs = (attach != Attach::Single).then(|| Programs::new(ebpf).inspect_err(failed).ok());
         Links {
@@ -39,8 +46,32 @@ impl Links {
             room,
             programs: programs.flatten(),
             held: Vec::new(),
+            at_events: Vec::new(),
+            events,
             shared: Vec::new(),
             tried: false,
+        }
+    }
+
+    /// Attaches the entry and the return of `kfd_ioctl` by one link, where both are planned.
+    pub(super) fn session(&mut self, planned: &[Planned], call: CallSession) {
+        let Some(programs) = &self.programs else { return };
+        let row = |id| {
+            let planned = planned.iter().find(|planned| planned.row.id == id)?;
+            let ProbeRow { kind, .. } = *planned.row;
+            let program = planned.row.program();
+            let is_planned = matches!(planned.action, Action::Attach(_));
+            is_planned.then(|| ToAttach { program, kind, addresses: vec![call.function] })
+        };
+        let (Some(entry), Some(exit)) = (row(ProbeId::Ioctl), row(ProbeId::IoctlReturn)) else { return };
+        // Where there is no instance left, the program does not run at the entry either.
+        let times = match self.room.returns {
+            ReturnRoom::All => 1,
+            ReturnRoom::Pool | ReturnRoom::Unknown => MOST_CALLS.div_ceil(2 * self.room.cpus.max(1)),
+        };
+        match Together::session(programs, call.is_return, [entry, exit], times) {
+            Ok(session) => self.shared.push(session),
+            Err(error) => log::warn!("one link for calls and their returns is refused: {error}"),
         }
     }
 
@@ -49,6 +80,7 @@ impl Links {
     pub(super) fn together(&mut self, planned: &[Planned]) {
         let Some(programs) = self.programs.as_ref().filter(|_| self.attach == Attach::Tried) else { return };
         let wanted = |planned: &Planned| {
+            // One at an event has no address.
             let Action::Attach(targets) = &planned.action else { return None };
             let ProbeRow { kind, required, .. } = *planned.row;
             let program = planned.row.program();
@@ -72,14 +104,31 @@ impl Links {
         }
     }
 
-    /// A link holds this row together with others.
+    /// A link holds this row together with those of other functions.
     pub(super) fn is_shared(&self, program: &str) -> bool {
-        self.shared.iter().any(|shared| shared.programs(program).next().is_some())
+        self.shared.iter().any(|shared| !shared.is_session() && shared.programs(program).next().is_some())
+    }
+
+    /// Another tracer may have had the events armed that rows are attached to.
+    pub(super) fn at_events_of_others(&self) -> bool {
+        self.events.are_of_others()
     }
 
     /// Attaches a row by one link if possible: where kprobes do not see more, or where kprobes are `refused`.
     fn attach(&mut self, row: &ProbeRow, targets: &[AttachTarget], refused: bool) -> bool {
         let Some(programs) = &self.programs else { return false };
+        let of_row = |shared: &Together| shared.programs(row.program()).next().is_some();
+        if self.shared.iter().any(|shared| shared.is_session() && of_row(shared)) {
+            return true;
+        }
+        // Two links on one function make ftrace check each link of the machine at every call.
+        if row.kind == ProbeKind::Kretprobe && targets.iter().any(AttachTarget::is_whole_call) && !refused {
+            return false;
+        }
+        let all = addresses(row, targets, LinkRoom::ALL);
+        if all.is_some_and(|(all, _)| self.shared.iter().any(|shared| shared.has(row.program(), &all))) {
+            return true;
+        }
         // A trial run misses no return.
         let few = refused || self.attach == Attach::Tried;
         // Each link is one more that ftrace checks at every call of a function that has two of any kind
@@ -89,9 +138,6 @@ impl Links {
         }
         let room = if few { LinkRoom::ALL } else { self.room };
         let Some((addresses, times)) = addresses(row, targets, room) else { return false };
-        if self.shared.iter().any(|shared| shared.has(row.program(), &addresses)) {
-            return true;
-        }
         if refused && self.attach == Attach::Tried {
             return false;
         }
@@ -121,10 +167,21 @@ impl Links {
         of_row.map(|(_, attached)| &attached.program).chain(shared)
     }
 
+    /// Runs a loaded program at the event of a function's return.
+    fn at_event(&mut self, function: &str, program: &KProbe) -> Result<(), String> {
+        let event = self.events.arm(function).map_err(|error| format!("its event: {error}"))?;
+        let program = program.fd().map_err(|error| chain(&error))?;
+        let link = perf::run_at(event, program.as_fd()).map_err(|error| chain(&error))?;
+        self.at_events.extend(link);
+        Ok(())
+    }
+
     /// Detaches all links.
     pub(super) fn release(&mut self) {
         self.held.clear();
         self.shared.clear();
+        self.at_events.clear();
+        self.events.release();
     }
 }
 
@@ -196,7 +253,7 @@ pub(super) fn places(
     if links.attach(row, targets, false) {
         return (all, verdict(all, Vec::new(), strangers));
     }
-    match one_by_one(ebpf, row, targets) {
+    match one_by_one(ebpf, links, row, targets) {
         // Where perf_event_open is restricted to root, links are not.
         Ok(failed) if failed.len() == all && links.attach(row, targets, true) => {
             (all, verdict(all, Vec::new(), strangers))
@@ -209,22 +266,24 @@ pub(super) fn places(
 /// Loads the program and attaches it to its functions; returns those that failed, each with the reason.
 fn one_by_one(
     ebpf: &mut Ebpf,
+    links: &mut Links,
     row: &ProbeRow,
     targets: &[AttachTarget],
 ) -> Result<Vec<(String, String)>, String> {
     let program = ebpf.program_mut(row.program()).ok_or("not in the object")?;
     let mut failed = Vec::new();
-    let mut note = |target: &AttachTarget, attached: Result<(), ProgramError>| {
-        if let Err(error) = attached {
-            failed.push((target.symbol.clone(), chain(&error)));
+    let mut note = |target: &AttachTarget, attached: Result<(), String>| {
+        if let Err(why) = attached {
+            failed.push((target.symbol.clone(), why));
         }
     };
+    let short = |error: ProgramError| chain(&error);
     if row.kind == ProbeKind::Tracepoint {
         let program: &mut TracePoint = program.try_into().map_err(|error: ProgramError| chain(&error))?;
         program.load().map_err(|error| chain(&error))?;
         for target in targets {
             if let At::Tracepoint(system) = target.at {
-                note(target, program.attach(system, &target.symbol).map(drop));
+                note(target, program.attach(system, &target.symbol).map(drop).map_err(short));
             }
         }
         return Ok(failed);
@@ -236,11 +295,12 @@ fn one_by_one(
     }
     for target in targets {
         let attached = match target.at {
-            At::Name | At::Tracepoint(_) => program.attach(&target.symbol, 0),
+            At::Name | At::Tracepoint(_) => program.attach(&target.symbol, 0).map(drop).map_err(short),
             // With an empty name the kernel uses the offset as the address (perf_kprobe_init).
-            At::Address(address) => program.attach("", address),
+            At::Address(address) => program.attach("", address).map(drop).map_err(short),
+            At::ReturnEvent => links.at_event(&target.symbol, program),
         };
-        note(target, attached.map(drop));
+        note(target, attached);
     }
     Ok(failed)
 }
@@ -258,7 +318,6 @@ fn verdict(targets: usize, mut failed: Vec<(String, String)>, strangers: Vec<Str
 mod tests {
     use super::*;
     use crate::probes::rows::PROBES;
-    use kfd_trace_common::counter::ProbeId;
 
     fn row(id: ProbeId) -> &'static ProbeRow {
         PROBES.iter().find(|row| row.id == id).unwrap()

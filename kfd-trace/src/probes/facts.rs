@@ -1,9 +1,9 @@
 //! What this kernel reports about itself, reduced to what the plan, the loader and the decoder need.
 
 use super::mqds::MqdWalk;
-use crate::kernel::Kernel;
 use crate::kernel::bpf_info::InfoLayout;
 use crate::kernel::btf::Btf;
+use crate::kernel::{Kernel, tracefs_folders};
 use crate::model::ioctl::IOCTLS;
 use crate::model::layout::{PropertyField, QueueLayout};
 use kfd_trace_common::limits::PROPERTIES_LEN;
@@ -34,6 +34,10 @@ pub struct Facts {
     pub return_room: ReturnRoom,
     /// `system:name` of the tracepoints of this kernel; empty unless they were searched for.
     pub tracepoints: BTreeSet<String>,
+    /// Functions whose returns are armed events of tracefs.
+    pub return_events: BTreeSet<String>,
+    /// The number of `bpf_session_is_return` in the kernel's types: one link can hold the entry and the return of a function.
+    pub session: Option<u32>,
 }
 
 /// How many calls under way a link on many functions still sees return.
@@ -70,6 +74,7 @@ impl Facts {
             upid_bytes: upid.unwrap_or(0),
             return_room: kernel.vmlinux_btf.as_ref().map_or(ReturnRoom::Unknown, |btf| ReturnRoom::find(btf)),
             misses: kernel.vmlinux_btf.as_ref().and_then(|btf| InfoLayout::find(btf)),
+            session: kernel.vmlinux_btf.as_ref().and_then(|btf| btf.function("bpf_session_is_return")),
             ..Facts::default()
         };
         let Some(btf) = kernel.amdgpu_btf.as_ref() else { return facts };
@@ -93,8 +98,8 @@ impl Facts {
     /// Adds the kernel's own tracepoints, if tracefs can be read.
     #[must_use]
     pub fn with_tracepoints(mut self, sysfs: &Path) -> Self {
-        let places = ["kernel/tracing/available_events", "kernel/debug/tracing/available_events"];
-        let listed = places.iter().find_map(|place| std::fs::read_to_string(sysfs.join(place)).ok());
+        let places = tracefs_folders(sysfs).map(|folder| folder.join("available_events"));
+        let listed = places.iter().find_map(|place| std::fs::read_to_string(place).ok());
         self.tracepoints = listed.unwrap_or_default().lines().map(|line| line.trim().to_owned()).collect();
         self
     }

@@ -7,6 +7,7 @@ use super::loader;
 use super::maps::mapped;
 use super::plan::{Plan, PlanRequest};
 use crate::model::event::QueueType;
+use crate::model::ioctl::result_words;
 use crate::model::selected::Selected;
 use aya::Ebpf;
 use kfd_trace_common::counter::ProbeId;
@@ -76,7 +77,8 @@ const SCHEDULES: &str = "SCHEDULES";
 const MES_CALLS: &str = "MES_CALLS";
 
 /// Maps whose size depends on what is traced.
-const SIZED: [&str; 19] = [
+const SIZED: [&str; 20] = [
+    "ARGS",
     "CLAIMS",
     "EVICTIONS",
     "FILTER",
@@ -112,6 +114,7 @@ pub(crate) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
         ("IOCTL_ROCM_END", plan.ioctl_rocm_end),
         ("RECORD_IOCTLS", records_of(options.request.ioctl_records, plan.queues_by_ioctl)),
         ("RECORD_MEMORY", u32::from(records_memory(&options.request))),
+        ("WHOLE_CALLS", u32::from(plan.whole_calls)),
         ("READ_POINTERS", u32::from(options.read_pointers)),
         ("FILTER_ON", u32::from(options.selected != Selected::All)),
         ("FILTER_ROOT", options.selected.ancestor().unwrap_or(0)),
@@ -121,6 +124,8 @@ pub(crate) fn object(plan: &Plan, facts: &Facts, options: &Options, room: Room) 
     for (name, value) in offsets.iter().chain(&others) {
         loader.override_global(name, value, true);
     }
+    let results = result_words();
+    loader.override_global("RESULT_WORDS", &results[..], true);
     match room {
         Room::Full => {
             let cpu_ids = options.cpu_ids.ok_or_else(|| LoadError::Map {

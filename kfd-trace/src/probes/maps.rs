@@ -83,10 +83,10 @@ impl SharedMaps {
         let (mut ioctls, stats) = sums::ioctls(&lookup, &self.slots)?;
         ioctls.extend(self.rest(&counters));
         let (errors, error_counts) = sums::errors(&lookup, &self.slots)?;
-        let (in_flight, calls) = self.slots.in_flight(&lookup)?;
+        let (open, calls) = self.slots.open_calls(&lookup)?;
         let slots = self.slots.taken()?;
         let crowded = Crowded { ioctls: stats, errors: error_counts, in_flight: calls, slots };
-        Ok(Tables { ioctls, errors, in_flight, counters, crowded, ..Tables::default() })
+        Ok(Tables { ioctls, errors, counters, crowded, ..Tables::default() }.with_open(open))
     }
 
     /// The tables that are mapped, as far as they can be.

@@ -8,6 +8,7 @@
 pub mod attach;
 mod changes;
 pub mod error;
+pub mod events;
 pub mod facts;
 pub mod functions;
 pub mod load;

@@ -20,6 +20,24 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 /// Programs that are ready to be loaded.
 pub(super) struct Programs(Object);
 
+/// When a link runs its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkKind {
+    Entries,
+    Returns,
+    /// At both (Linux 6.10 and later): every entry that was seen has its return.
+    Sessions,
+}
+
+impl LinkKind {
+    fn attach_type(self) -> u32 {
+        match self {
+            LinkKind::Entries | LinkKind::Returns => TRACE_KPROBE_MULTI,
+            LinkKind::Sessions => TRACE_KPROBE_SESSION,
+        }
+    }
+}
+
 /// A loaded program and the link that attaches it to its functions. Closing the link detaches all of them.
 pub(super) struct Attached {
     pub(super) program: OwnedFd,
@@ -56,14 +74,9 @@ impl Programs {
         addresses: &[u64],
         times: usize,
     ) -> io::Result<Attached> {
-        let program = self.load(program)?;
-        let linked = |listed: &[u64]| link(&program, kind, listed, &[]);
-        let _link = match linked(&listed(addresses, times, ENDBR)) {
-            Err(error) if times > 1 && error.raw_os_error() == Some(libc::EINVAL) => {
-                linked(&listed(addresses, times, 0))?
-            }
-            link => link?,
-        };
+        let kind = if kind == ProbeKind::Kretprobe { LinkKind::Returns } else { LinkKind::Entries };
+        let program = self.load(program, kind)?;
+        let _link = link_listed(&program, kind, addresses, times)?;
         Ok(Attached { program, _link })
     }
 
@@ -71,18 +84,23 @@ impl Programs {
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub(super) fn load(&self, name: &str) -> io::Result<OwnedFd> {
+    pub(super) fn load(&self, name: &str, link: LinkKind) -> io::Result<OwnedFd> {
         let Object { programs, functions, .. } = &self.0;
         let function = programs.get(name).and_then(|program| functions.get(&program.function_key()));
-        self.load_as(name, &function.ok_or(io::ErrorKind::NotFound)?.instructions)
+        self.load_as(name, &function.ok_or(io::ErrorKind::NotFound)?.instructions, link)
     }
 
     /// The same for instructions that are not the object's.
     ///
     /// # Errors
     /// If the kernel refuses them.
-    pub(super) fn load_as(&self, name: &str, instructions: &[bpf_insn]) -> io::Result<OwnedFd> {
-        let load = ProgLoad::new(PROG_TYPE_KPROBE, TRACE_KPROBE_MULTI);
+    pub(super) fn load_as(
+        &self,
+        name: &str,
+        instructions: &[bpf_insn],
+        link: LinkKind,
+    ) -> io::Result<OwnedFd> {
+        let load = ProgLoad::new(PROG_TYPE_KPROBE, link.attach_type());
         load.load(name, instructions, &self.0.license)
     }
 }
@@ -98,6 +116,26 @@ fn listed(addresses: &[u64], times: usize, behind: u64) -> Vec<u64> {
     [addresses, &again.repeat(times.saturating_sub(1))].concat()
 }
 
+/// Attaches a program to all of these functions, each listed so many times: the kernel's room for calls under way grows with
+/// the list.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub(super) fn link_listed(
+    program: &OwnedFd,
+    kind: LinkKind,
+    addresses: &[u64],
+    times: usize,
+) -> io::Result<OwnedFd> {
+    let linked = |listed: &[u64]| link(program, kind, listed, &[]);
+    match linked(&listed(addresses, times, ENDBR)) {
+        Err(error) if times > 1 && error.raw_os_error() == Some(libc::EINVAL) => {
+            linked(&listed(addresses, times, 0))
+        }
+        link => link,
+    }
+}
+
 /// Attaches a program to all of these functions. `cookies`: the value that the program gets at each function;
 /// none, or one per function.
 ///
@@ -105,15 +143,15 @@ fn listed(addresses: &[u64], times: usize, behind: u64) -> Vec<u64> {
 /// If the kernel refuses it.
 pub(super) fn link(
     program: &OwnedFd,
-    kind: ProbeKind,
+    kind: LinkKind,
     addresses: &[u64],
     cookies: &[u64],
 ) -> io::Result<OwnedFd> {
     debug_assert!(cookies.is_empty() || cookies.len() == addresses.len(), "one a function");
     let attr = MultiLinkCreate {
         prog_fd: program.as_raw_fd().cast_unsigned(),
-        attach_type: TRACE_KPROBE_MULTI,
-        multi_flags: if kind == ProbeKind::Kretprobe { MULTI_RETURN } else { 0 },
+        attach_type: kind.attach_type(),
+        multi_flags: if kind == LinkKind::Returns { MULTI_RETURN } else { 0 },
         cnt: u32::try_from(addresses.len()).map_err(io::Error::other)?,
         addrs: addresses.as_ptr().expose_provenance() as u64,
         cookies: if cookies.is_empty() { 0 } else { cookies.as_ptr().expose_provenance() as u64 },
@@ -127,6 +165,7 @@ pub(super) fn link(
 /// include/uapi/linux/bpf.h
 const PROG_TYPE_KPROBE: u32 = 2;
 const TRACE_KPROBE_MULTI: u32 = 42;
+const TRACE_KPROBE_SESSION: u32 = 56;
 const MULTI_RETURN: u32 = 1;
 
 /// `union bpf_attr`, as far as BPF_LINK_CREATE reads it for a link on many functions.

@@ -1,10 +1,10 @@
 //! What to attach where: a pure function of the table, the kernel and what is requested.
 
-use super::facts::Facts;
+use super::facts::{Facts, ReturnRoom};
 use super::functions::Functions;
 use super::rows::PROBES;
-use super::site::{self, AttachTarget};
-use super::table::{ProbeRow, When};
+use super::site::{self, AttachTarget, Wanted};
+use super::table::{ProbeRow, Site, When};
 use crate::model::ioctl::{IOCTLS, Named};
 use crate::model::verdict::Verdict;
 use kfd_trace_common::counter::ProbeId;
@@ -76,6 +76,19 @@ pub struct Plan {
     pub ioctl_rocm_end: u32,
     /// Queues cannot be probed: they are followed by the ioctls alone.
     pub queues_by_ioctl: bool,
+    /// The return of `kfd_ioctl` itself is probed, not that of each handler.
+    pub whole_calls: bool,
+    /// The entry and the return of `kfd_ioctl` by one link.
+    pub session: Option<CallSession>,
+}
+
+/// What one link on the entry and the return of `kfd_ioctl` needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallSession {
+    /// The number of `bpf_session_is_return` in the kernel's types.
+    pub is_return: u32,
+    /// The address of `kfd_ioctl`.
+    pub function: u64,
 }
 
 /// Plans every row of the table.
@@ -84,12 +97,30 @@ pub fn plan(functions: &impl Functions, facts: &Facts, request: &PlanRequest) ->
     let named = named(functions);
     let (ioctl_end, ioctl_rocm_end) = ends(functions, named);
     let queues_by_ioctl = !PROBES.iter().filter(|row| QUEUES.contains(&row.id)).all(|row| {
-        !site::names(row.site, functions, facts, false).is_empty() && missing(row, facts).is_empty()
+        !site::names(row.site, functions, facts, Wanted::default()).is_empty()
+            && missing(row, facts).is_empty()
     });
-    let wanted = PlannedProbe { request, queues_by_ioctl };
+    let session = session(functions, facts, request.choice.attach);
+    let has_event = facts.return_events.iter().any(|function| Site::is_whole_call(function));
+    let whole_calls =
+        (has_event || session.is_some()) && !request.choice.without.contains(&ProbeId::IoctlReturn);
+    let wanted = PlannedProbe { request, queues_by_ioctl, whole_calls };
     let mut rows: Vec<_> = PROBES.iter().map(|row| planned(row, functions, facts, wanted)).collect();
     replace(&mut rows);
-    Plan { rows, named, ioctl_end, ioctl_rocm_end, queues_by_ioctl }
+    let session = session.filter(|_| whole_calls);
+    Plan { rows, named, ioctl_end, ioctl_rocm_end, queues_by_ioctl, whole_calls, session }
+}
+
+/// `None` where the kernel has no such link or its room for sleepers is not known, where the address is hidden, or where
+/// links are not to be used: they keep the driver from being unloaded.
+fn session(functions: &impl Functions, facts: &Facts, attach: Attach) -> Option<CallSession> {
+    let is_return = facts.session.filter(|_| matches!(attach, Attach::Multi | Attach::Mixed))?;
+    match Site::WHOLE_CALL.iter().flat_map(|name| functions.copies(name)).collect::<Vec<_>>()[..] {
+        [function] if function != 0 && facts.return_room != ReturnRoom::Unknown => {
+            Some(CallSession { is_return, function })
+        }
+        _ => None,
+    }
 }
 
 /// Rows that report what others would ([`When::InPlaceOf`]): they are attached only if one of those is not, and those
@@ -133,6 +164,7 @@ const QUEUES: [ProbeId; 2] = [ProbeId::QueueAdd, ProbeId::QueueDel];
 struct PlannedProbe<'a> {
     request: &'a PlanRequest,
     queues_by_ioctl: bool,
+    whole_calls: bool,
 }
 
 impl PlannedProbe<'_> {
@@ -170,14 +202,15 @@ fn planned(
     facts: &Facts,
     wanted: PlannedProbe<'_>,
 ) -> Planned {
-    let names = site::names(row.site, functions, facts, wanted.queues_only(row));
+    let of_row = Wanted { queues_only: wanted.queues_only(row), whole_calls: wanted.whole_calls };
+    let names = site::names(row.site, functions, facts, of_row);
     let action = if let Some(verdict) = wanted.skips(row, functions) {
         Action::Skip(verdict)
     } else if names.is_empty() {
         Action::Skip(Verdict::NotInKernel)
     } else {
         match missing(row, facts) {
-            fields if fields.is_empty() => match site::targets(row.site, &names, functions) {
+            fields if fields.is_empty() => match site::targets(row, &names, functions, facts) {
                 Ok(targets) => Action::Attach(targets),
                 Err(why) => Action::Skip(Verdict::Refused(why)),
             },

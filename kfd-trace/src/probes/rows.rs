@@ -101,14 +101,16 @@ const fn suspension(row: ProbeRow) -> ProbeRow {
 
 /// All probes. Returns come before entries, so that no entry is seen whose return could be missed.
 pub const PROBES: &[ProbeRow] = &[
-    ProbeRow::exit(ProbeId::IoctlReturn, Site::Handlers, "errno and latency of ioctls").needs(FILE),
+    ProbeRow::exit(ProbeId::IoctlReturn, Site::CallReturns, "errno and latency of ioctls")
+        .needs(FILE)
+        .crowded(),
     ProbeRow::entry(ProbeId::IoctlHandler, Site::Handlers, "arguments of ioctls")
         .when(When::IoctlRecords)
         .needs(FILE),
     ProbeRow::entry(ProbeId::MemoryCall, Site::Each(&[MEMORY_CALLS]), "memory of processes, by their ioctls")
         .when(When::NoIoctlRecords)
         .needs(FILE),
-    ProbeRow::entry(ProbeId::Ioctl, Site::Function(&["kfd_ioctl"]), "ioctls: counts, refused calls")
+    ProbeRow::entry(ProbeId::Ioctl, Site::Function(Site::WHOLE_CALL), "ioctls: counts, refused calls")
         .needs(FILE)
         .required(),
     ProbeRow::exit(
@@ -117,8 +119,10 @@ pub const PROBES: &[ProbeRow] = &[
         // `kfd_create_process`.
         Site::Each(&[&["kfd_create_process", "create_process"]]),
         "new KFD processes, before they end",
-    ),
-    ProbeRow::exit(ProbeId::Open, Site::Function(&["kfd_open"]), "opens of /dev/kfd, failed ones too"),
+    )
+    .crowded(),
+    ProbeRow::exit(ProbeId::Open, Site::Function(&["kfd_open"]), "opens of /dev/kfd, failed ones too")
+        .crowded(),
     ProbeRow::entry(ProbeId::Release, Site::Function(&["kfd_release"]), "closes of /dev/kfd").needs(FILE),
     ProbeRow::entry(ProbeId::QueueAdd, Site::Function(&["kfd_procfs_add_queue"]), "creation of queues")
         .needs(QUEUE)
@@ -126,7 +130,7 @@ pub const PROBES: &[ProbeRow] = &[
     ProbeRow::entry(ProbeId::QueueDel, Site::Function(&["kfd_procfs_del_queue"]), "end of queues")
         .needs(QUEUE)
         .required(),
-    ProbeRow::exit(ProbeId::QueueUpdateReturn, UPDATE_QUEUE, "changes of queues").needs(QUEUE),
+    ProbeRow::exit(ProbeId::QueueUpdateReturn, UPDATE_QUEUE, "changes of queues").needs(QUEUE).crowded(),
     ProbeRow::entry(ProbeId::QueueUpdate, UPDATE_QUEUE, "changes of queues").needs(QUEUE),
     ProbeRow::entry(
         ProbeId::MqdInit,
@@ -219,7 +223,8 @@ pub const PROBES: &[ProbeRow] = &[
         Site::Function(&["kfd_process_wq_release"]),
         "ends of KFD processes",
     )
-    .needs(&["KFD_PROCESS_RELEASE_WORK"]),
+    .needs(&["KFD_PROCESS_RELEASE_WORK"])
+    .crowded(),
     ProbeRow::entry(
         ProbeId::WqRelease,
         Site::Function(&["kfd_process_wq_release"]),

@@ -2,6 +2,7 @@
 
 use super::attach::{self, LinkRoom, Links};
 use super::error::{LoadError, chain};
+use super::events::ReturnEvents;
 use super::facts::Facts;
 use super::functions::Functions;
 use super::load::{self, Options, Room};
@@ -10,7 +11,7 @@ use super::maps::mapped::Mapped;
 use super::maps::missed::WatchedProbes;
 use super::mqds::{Arrivals, MqdWalk};
 use super::narrow::{self, Unused};
-use super::plan::{self, Planned};
+use super::plan::{self, CallSession, Planned};
 use super::refusal;
 use super::walk;
 use super::walk::peek::{self, KernelReader};
@@ -25,7 +26,7 @@ use crate::model::runlist::Callers;
 use crate::model::verdict::{ProbeStatus, Verdict, all_see};
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData, RingBuf};
-use aya::programs::Program;
+use aya::programs::{KProbe, Program};
 use kfd_trace_common::counter::ProbeId;
 use kfd_trace_common::limits::FILTER_MAX;
 use kfd_trace_common::process::Entry;
@@ -48,9 +49,12 @@ pub struct Session {
     /// Queues cannot be probed: they are followed by the ioctls alone.
     named: Named,
     queues_by_ioctl: bool,
+    /// The return of `kfd_ioctl` itself is planned to be probed, and once that is attached, is.
+    whole_calls: bool,
     /// Results of the program that reads kernel memory, if it is loaded.
     answer: Option<Mapped>,
     misses: Option<InfoLayout>,
+    call_session: Option<CallSession>,
     /// The offset of a process's leader in its structure is known.
     leader_known: bool,
     watched: WatchedProbes,
@@ -62,7 +66,12 @@ impl Session {
     ///
     /// # Errors
     /// If the maps cannot be created: then nothing can be traced.
-    pub fn load(functions: &impl Functions, facts: &Facts, options: &Options) -> Result<Self, LoadError> {
+    pub fn load(
+        functions: &impl Functions,
+        facts: &Facts,
+        options: &Options,
+        events: ReturnEvents,
+    ) -> Result<Self, LoadError> {
         let plan = plan::plan(functions, facts, &options.request);
         let callers = if options.request.choice.runlists { functions.callers() } else { Callers::default() };
         let mut ebpf = load::object(&plan, facts, options, Room::Full)?;
@@ -75,7 +84,7 @@ impl Session {
         }
         let shared = SharedMaps::new(&mut ebpf)?;
         let room = LinkRoom { cpus: options.possible_cpus, returns: facts.return_room };
-        let links = Links::new(&ebpf, options.request.choice.attach, room);
+        let links = Links::new(&ebpf, options.request.choice.attach, room, events);
         Ok(Session {
             ebpf,
             shared,
@@ -88,8 +97,10 @@ impl Session {
             maker: Maker { layout: facts.layout.clone(), callers },
             named: plan.named,
             queues_by_ioctl: plan.queues_by_ioctl,
+            whole_calls: plan.whole_calls,
             answer,
             misses: facts.misses,
+            call_session: plan.session,
             leader_known: matches!(facts.fields.get(LEADER), Some(Ok(_))),
             watched: WatchedProbes::default(),
             procfs: options.procfs.clone(),
@@ -104,10 +115,14 @@ impl Session {
             std::mem::take(&mut self.planned).into_iter().map(|row| narrow::narrow(row, used.as_ref()));
         let (planned, unused): (Vec<Planned>, Vec<Option<Unused>>) = narrowed.unzip();
         self.unused.extend(unused.into_iter().flatten());
+        if let Some(call) = self.call_session {
+            self.links.session(&planned, call);
+        }
         self.links.together(&planned);
         for planned in planned {
             self.probes.push(attach::row(&mut self.ebpf, &mut self.links, planned));
         }
+        self.whole_calls &= self.sees(&[ProbeId::IoctlReturn]);
         let seen = |id| self.probes.iter().any(|probe| probe.id == id && probe.verdict == Verdict::Attached);
         if sees_files(seen, self.leader_known)
             && let Err(error) = self.shared.remember(&self.ebpf)
@@ -118,7 +133,14 @@ impl Session {
     }
 
     fn watch(&mut self) {
-        self.watched = WatchedProbes::new(&self.ebpf, &self.links, &self.probes, self.misses, &self.procfs);
+        self.watched = WatchedProbes::new(
+            &self.watched,
+            &self.ebpf,
+            &self.links,
+            &self.probes,
+            self.misses,
+            &self.procfs,
+        );
     }
 
     /// MQD functions that the GPUs of this machine use; `None` if unknown.
@@ -190,10 +212,17 @@ impl Session {
         &self.probes
     }
 
-    /// One of the required probes is attached, so something can be seen.
+    /// Why nothing can be seen; `None` where one of the required probes is attached.
     #[must_use]
-    pub fn sees_something(&self) -> bool {
-        self.probes.iter().any(|probe| probe.required && probe.verdict.sees())
+    pub fn blindness(&self) -> Option<String> {
+        let mut required = self.probes.iter().filter(|probe| probe.required);
+        if required.clone().any(|probe| probe.verdict.sees()) {
+            return None;
+        }
+        let why = required.find_map(|probe| {
+            probe.verdict.reason().map(|why| format!("{}: {why}", probe.symbols.join(", ")))
+        });
+        Some(why.unwrap_or_else(|| "no function of the driver that could be probed".to_owned()))
     }
 
     /// Whether all of these probes are attached, at least to some of their functions.
@@ -240,14 +269,14 @@ impl Session {
     /// # Errors
     /// If the kernel refuses to read a map.
     pub fn tables(&self) -> Result<Tables, LoadError> {
-        self.shared.read(&self.ebpf)
+        Ok(Tables { whole_calls: self.whole_calls, ..self.shared.read(&self.ebpf)? })
     }
 
     /// The part of [`Session::tables`] that is in mapped memory: no system call is made. Calls in progress
     /// and the calls of threads without a slot are missing.
     #[must_use]
     pub fn mapped_tables(&self) -> Tables {
-        self.shared.mapped()
+        Tables { whole_calls: self.whole_calls, ..self.shared.mapped() }
     }
 
     /// What the kernel skipped, per probe that is or was attached.
@@ -272,6 +301,11 @@ impl Session {
     /// Detaches all probes. Maps and ring remain.
     pub fn detach(&mut self) {
         self.watched.release();
+        // No further call is awaited by those of whose returns none is seen from here on.
+        if let Some(Ok(entry)) = self.ebpf.program_mut(ProbeId::Ioctl.name()).map(<&mut KProbe>::try_from) {
+            // As below.
+            let _ = entry.unload();
+        }
         self.links.release();
         for (_, program) in self.ebpf.programs_mut() {
             // A program that was never loaded has nothing to detach.

@@ -31,10 +31,22 @@ pub enum Site {
     /// As `Each`, for a family of functions that grows: a function with one of these prefixes that is not a
     /// member is reported.
     Family { prefixes: &'static [&'static str], members: &'static [&'static str] },
-    /// Every ioctl handler of the driver, except those that sleep.
+    /// Every ioctl handler of the driver.
     Handlers,
+    /// The return of `kfd_ioctl` where it has an event ([`super::events`]), else that of every ioctl handler but those
+    /// that sleep: a sleeper would hold one of the few instances of a kretprobe that has none.
+    CallReturns,
     /// The first of these tracepoints of a system that the kernel has.
     Tracepoint { system: &'static str, names: &'static [&'static str] },
+}
+
+impl Site {
+    /// What is called for each ioctl, whichever handler it gets to.
+    pub const WHOLE_CALL: &'static [&'static str] = &["kfd_ioctl"];
+
+    pub(super) fn is_whole_call(function: &str) -> bool {
+        Site::WHOLE_CALL.contains(&function)
+    }
 }
 
 /// When a probe is wanted.
@@ -71,6 +83,9 @@ pub struct ProbeRow {
     pub optional: bool,
     /// Its functions are per GPU generation: it is attached to those that a GPU of this machine uses.
     pub of_gpus: bool,
+    /// Many callers sleep in its functions at once: their returns are events of tracefs where these can be had
+    /// ([`super::events`]).
+    pub crowded: bool,
     /// What it makes visible.
     pub feeds: &'static str,
 }
@@ -92,6 +107,7 @@ impl ProbeRow {
             required: false,
             optional: false,
             of_gpus: false,
+            crowded: false,
             feeds,
         }
     }
@@ -132,6 +148,11 @@ impl ProbeRow {
 
     pub(super) const fn of_gpus(mut self) -> Self {
         self.of_gpus = true;
+        self
+    }
+
+    pub(super) const fn crowded(mut self) -> Self {
+        self.crowded = true;
         self
     }
 

@@ -5,7 +5,7 @@
 //!
 //! In: rows with addresses of functions. Out: their programs and the handles that keep them attached.
 
-use super::multi::{self, Programs};
+use super::multi::{self, LinkKind, Programs};
 use super::table::ProbeKind;
 use crate::kernel::bpf::{self, MAP_CREATE, MapCreate, asm, bpf};
 use aya_obj::generated::bpf_insn;
@@ -24,6 +24,7 @@ pub(super) struct ToAttach {
 pub(super) struct Together {
     rows: Vec<(ToAttach, OwnedFd)>,
     jump: OwnedFd,
+    is_session: bool,
     _table: OwnedFd,
     _link: OwnedFd,
 }
@@ -38,13 +39,42 @@ impl Together {
         let mut taken = BTreeSet::new();
         let apart = |row: &ToAttach| row.addresses.iter().all(|address| taken.insert(*address));
         let rows = rows.into_iter().filter(|row| row.kind == kind).filter(apart);
+        let kind = if kind == ProbeKind::Kretprobe { LinkKind::Returns } else { LinkKind::Entries };
         let rows: Vec<_> =
-            rows.filter_map(|row| programs.load(row.program).ok().map(|fd| (row, fd))).collect();
+            rows.filter_map(|row| programs.load(row.program, kind).ok().map(|fd| (row, fd))).collect();
         let table = table(&rows)?;
-        let jump = programs.load_as("together", &jump(&table))?;
+        let jump = programs.load_as("together", &jump(&table), kind)?;
         let (addresses, cookies) = places(rows.iter().map(|(row, _)| row));
         let _link = multi::link(&jump, kind, &addresses, &cookies)?;
-        Ok(Together { rows, jump, _table: table, _link })
+        Ok(Together { rows, jump, is_session: false, _table: table, _link })
+    }
+
+    /// One link for the entry and the return of a function, which is listed so many times. `is_return`: the number of
+    /// `bpf_session_is_return` in the kernel's types.
+    ///
+    /// # Errors
+    /// If the kernel refuses the link, or one of the programs.
+    pub(super) fn session(
+        programs: &Programs,
+        is_return: u32,
+        [entry, exit]: [ToAttach; 2],
+        times: usize,
+    ) -> io::Result<Self> {
+        let load = |row: ToAttach| {
+            let program = programs.load(row.program, LinkKind::Sessions)?;
+            io::Result::Ok((row, program))
+        };
+        let rows = vec![load(entry)?, load(exit)?];
+        let table = table(&rows)?;
+        let is_return = i32::try_from(is_return).map_err(io::Error::other)?;
+        let jump = programs.load_as("session", &jump_of_session(&table, is_return), LinkKind::Sessions)?;
+        let _link = multi::link_listed(&jump, LinkKind::Sessions, &rows[0].0.addresses, times)?;
+        Ok(Together { rows, jump, is_session: true, _table: table, _link })
+    }
+
+    /// It holds the entry and the return of one function.
+    pub(super) fn is_session(&self) -> bool {
+        self.is_session
     }
 
     /// This link has the row attached to these functions.
@@ -93,6 +123,25 @@ fn jump(table: &OwnedFd) -> [bpf_insn; 10] {
         asm::mov(3, 0),
         // A function without a row becomes an index beyond the table.
         asm::add(3, -1),
+        asm::mov(1, 6),
+        map,
+        rest,
+        asm::call(TAIL_CALL),
+        asm::set(0, 0),
+        asm::exit(),
+    ]
+}
+
+/// Jumps to the first program at the entry of a function, to the second one at its return. Up to 6.19 the kernel's function
+/// takes no parameter, later the context (kernel/trace/bpf_trace.c).
+fn jump_of_session(table: &OwnedFd, is_return: i32) -> [bpf_insn; 10] {
+    let [map, rest] = asm::set_map(2, table.as_raw_fd());
+    [
+        asm::mov(6, 1),
+        asm::call_kernel(is_return),
+        asm::mov(3, 0),
+        // A `bool` is one byte of the register.
+        asm::and(3, 1),
         asm::mov(1, 6),
         map,
         rest,

@@ -8,7 +8,7 @@
 use super::exit::Stop;
 use super::stderr::say;
 use crate::kernel::findings::{foreign_pids, unprivileged};
-use crate::kernel::{Capabilities, Capability, Preflight, Roots};
+use crate::kernel::{Capabilities, Capability, Preflight, Roots, tracefs_folders};
 use crate::probes::load;
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -26,7 +26,7 @@ const ALWAYS: [Capability; 3] = [Capability::Bpf, Capability::Perfmon, Capabilit
 /// What requires further capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Needs {
-    /// Tracepoints, whose numbers are below tracefs, which only root may read.
+    /// Tracepoints and return probes, whose numbers are below tracefs, which only root may read.
     tracefs: bool,
     /// Processes that procfs hides.
     hidden_processes: bool,
@@ -74,6 +74,8 @@ fn kept(held: Capabilities, needs: Needs) -> Capabilities {
 pub struct Reads {
     /// Tracepoints' numbers.
     pub tracefs: bool,
+    /// Ids of return probes that the service manager has defined in tracefs: files of root.
+    pub return_events: bool,
     /// The driver's dumps, in a folder that only root may read.
     pub debugfs: bool,
     /// The memory of other users' processes: /proc/PID/mem makes ptrace's check (proc_mem_open), and only its
@@ -88,6 +90,17 @@ pub struct Reads {
     pub signals: bool,
 }
 
+/// What cannot be determined is assumed. Pure.
+fn needs(reads: Reads, seen: &Preflight, is_root: bool) -> Needs {
+    Needs {
+        tracefs: reads.tracefs || reads.debugfs || (reads.return_events && !is_root),
+        hidden_processes: seen.processes_hidden.unwrap_or(true),
+        others: reads.memory || reads.descriptors,
+        signals: reads.signals,
+        strict_perf: seen.perf_event_paranoid.is_none_or(|level| level > 2),
+    }
+}
+
 /// Gives up for good what this process no longer needs, and reports what is missing. Must be called before
 /// there is a second thread: each has its own capabilities. Locked memory is made unlimited before, which
 /// takes one that is given up.
@@ -96,21 +109,14 @@ pub struct Reads {
 /// If the kernel refuses: the process would continue with more than it should have. If procfs is not the
 /// host's.
 pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
-    let Reads { tracefs, debugfs, memory, descriptors, changes_user, signals } = reads;
+    let Reads { tracefs, memory, changes_user, .. } = reads;
     load::allow_locked_memory();
     let seen = Preflight::read(roots);
     // Without CAP_SYS_PTRACE, PID 1's namespace can no longer be determined.
     if let Some(finding) = foreign_pids(&seen) {
         return Err(Stop::failed(finding));
     }
-    // What cannot be determined is assumed.
-    let needs = Needs {
-        tracefs: tracefs || debugfs,
-        hidden_processes: seen.processes_hidden.unwrap_or(true),
-        others: memory || descriptors,
-        signals,
-        strict_perf: seen.perf_event_paranoid.is_none_or(|level| level > 2),
-    };
+    let needs = needs(reads, &seen, geteuid().is_root());
     let passed = if changes_user && geteuid().is_root() { CHANGES_USER } else { Capabilities(0) };
     reduce(needs, passed)
         .map_err(|error| Stop::failed(format!("capabilities cannot be given up: {error}")))?;
@@ -121,7 +127,7 @@ pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
     if traces && memory && !may_read_memory(seen.capabilities) {
         say(format_args!("{NO_MEMORY}"));
     }
-    if traces && tracefs && is_closed(&roots.sysfs.join("kernel/tracing")) {
+    if traces && tracefs && is_closed(&tracefs_folders(&roots.sysfs)[0]) {
         say(format_args!(
             "no CAP_DAC_READ_SEARCH: tracefs cannot be read, so that tracepoints are not counted; run with it"
         ));
@@ -136,8 +142,7 @@ pub fn give_up(roots: &Roots, reads: Reads) -> Result<(), Stop> {
 
 /// Where a tracepoint's number is looked up. What exists and may not be read is reported by its own line.
 fn has_tracefs(sysfs: &Path) -> bool {
-    let places = ["kernel/tracing", "kernel/debug/tracing"].map(|place| sysfs.join(place));
-    places.iter().any(|place| is_closed(place) || place.join("events").exists())
+    tracefs_folders(sysfs).iter().any(|place| is_closed(place) || place.join("events").exists())
 }
 
 /// It exists and may not be read.
@@ -215,6 +220,18 @@ mod tests {
         assert_eq!(signals.0 & !of(&ALWAYS).0, of(&[Capability::Kill]).0);
         let strict = kept(ALL, Needs { strict_perf: true, ..plain() });
         assert_eq!(strict.0 & !of(&ALWAYS).0, of(&[Capability::SysAdmin]).0);
+    }
+
+    #[test]
+    fn ids_of_return_probes_take_one_of_a_daemon_that_is_not_root() {
+        let root = tempfile::tempdir().unwrap();
+        let seen = Preflight::read(&Roots::under(root.path()));
+        let tracefs = |return_events, is_root| {
+            needs(Reads { return_events, ..Reads::default() }, &seen, is_root).tracefs
+        };
+        assert!(tracefs(true, false));
+        assert!(!tracefs(true, true), "the files are root's");
+        assert!(!tracefs(false, false));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Ioctl totals by number, over all processes, ended ones included.
 
-use crate::events::tables::{ErrorRow, IoctlRow};
+use crate::events::tables::{ErrorRow, IoctlRow, Tables};
 use crate::model::event::ProcessId;
 use crate::model::ioctl;
 use kfd_trace_common::stat::{BUCKETS, FIRST_EDGE_LOG2, IoctlStat, bucket_of, upper_edge_ns};
@@ -60,16 +60,6 @@ impl IoctlSum {
         self.errors.values().sum()
     }
 
-    /// Calls that entered, have no observed end, and are not in `in_flight`: missed by the probes. For
-    /// WAIT_EVENTS: all calls that were not refused. The maps are not read atomically, so on a busy machine a
-    /// few of these may just be in flight.
-    #[must_use]
-    pub fn unexplained(&self, in_flight: u64) -> u64 {
-        let stat = &self.stat;
-        let ended = stat.returned + stat.refused + stat.no_return_seen;
-        stat.entered.saturating_sub(ended).saturating_sub(in_flight)
-    }
-
     /// Mean latency of the calls that returned.
     #[must_use]
     pub fn mean_ns(&self) -> Option<u64> {
@@ -103,6 +93,11 @@ impl IoctlSum {
     }
 }
 
+/// Calls that entered and have no observed end.
+fn without_end(stat: &IoctlStat) -> u64 {
+    stat.entered.saturating_sub(stat.returned + stat.refused + stat.no_return_seen)
+}
+
 /// Takes earlier counts off; what was not counted since has none.
 pub(super) fn subtract(counts: &mut BTreeMap<i32, u64>, earlier: &BTreeMap<i32, u64>) {
     for (errno, before) in earlier {
@@ -127,49 +122,84 @@ pub enum Edge {
 /// Totals by ioctl number. Includes the rows of processes whose map rows were deleted, so that totals never
 /// decrease: see [`IoctlTotals::retire`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct IoctlTotals(BTreeMap<u8, IoctlSum>);
+pub struct IoctlTotals {
+    by_nr: BTreeMap<u8, IoctlSum>,
+    /// Calls of WAIT_EVENTS whose ends were not probed. They are counted apart since the next driver to be loaded may
+    /// be probed in another way.
+    not_measured: u64,
+}
 
 impl IoctlTotals {
-    /// Adds rows that were deleted from the maps.
-    pub fn retire(&mut self, ioctls: &[IoctlRow], errors: &[ErrorRow]) {
-        for row in ioctls {
-            self.0.entry(ioctl::nr(row.cmd)).or_default().stat.add(&row.stat);
+    /// Adds the rows of tables that were deleted from the maps.
+    pub fn retire(&mut self, tables: &Tables) {
+        for row in &tables.ioctls {
+            self.add(row, tables.whole_calls);
         }
-        for row in errors {
-            let sum = self.0.entry(ioctl::nr(row.cmd)).or_default();
-            *sum.errors.entry(row.errno).or_default() += row.count;
+        for row in &tables.errors {
+            self.add_error(row);
         }
+    }
+
+    fn add(&mut self, row: &IoctlRow, whole_calls: bool) {
+        let nr = ioctl::nr(row.cmd);
+        self.by_nr.entry(nr).or_default().stat.add(&row.stat);
+        if nr == ioctl::WAIT_EVENTS && !whole_calls {
+            self.not_measured += without_end(&row.stat);
+        }
+    }
+
+    fn add_error(&mut self, row: &ErrorRow) {
+        let sum = self.by_nr.entry(ioctl::nr(row.cmd)).or_default();
+        *sum.errors.entry(row.errno).or_default() += row.count;
     }
 
     /// These totals plus the rows that are in the maps now.
     #[must_use]
-    pub fn with(&self, ioctls: &[IoctlRow], errors: &[ErrorRow]) -> Self {
+    pub fn with(&self, tables: &Tables) -> Self {
         let mut all = self.clone();
-        all.retire(ioctls, errors);
+        all.retire(tables);
         all
     }
 
     /// The rows of the maps, grouped by process.
     #[must_use]
-    pub fn by_process(ioctls: &[IoctlRow], errors: &[ErrorRow]) -> BTreeMap<ProcessId, IoctlTotals> {
+    pub fn by_process(tables: &Tables) -> BTreeMap<ProcessId, IoctlTotals> {
         let mut all: BTreeMap<ProcessId, IoctlTotals> = BTreeMap::new();
-        for row in ioctls {
-            all.entry(row.process).or_default().retire(std::slice::from_ref(row), &[]);
+        for row in &tables.ioctls {
+            all.entry(row.process).or_default().add(row, tables.whole_calls);
         }
-        for row in errors {
-            all.entry(row.process).or_default().retire(&[], std::slice::from_ref(row));
+        for row in &tables.errors {
+            all.entry(row.process).or_default().add_error(row);
         }
         all
     }
 
     /// In order of ioctl number.
     pub fn iter(&self) -> impl Iterator<Item = (u8, &IoctlSum)> {
-        self.0.iter().map(|(nr, sum)| (*nr, sum))
+        self.by_nr.iter().map(|(nr, sum)| (*nr, sum))
     }
 
     #[must_use]
     pub fn get(&self, nr: u8) -> Option<&IoctlSum> {
-        self.0.get(&nr)
+        self.by_nr.get(&nr)
+    }
+
+    /// Calls of WAIT_EVENTS that were counted at their entry alone ([`Tables::whole_calls`]), refused ones not
+    /// included.
+    #[must_use]
+    pub fn not_measured(&self) -> u64 {
+        self.not_measured
+    }
+
+    /// Calls of an ioctl that entered, have no observed end, and are not among the `open` ones that have not returned:
+    /// the probes missed their returns. The maps are not read atomically, so on a busy machine a few of these may just
+    /// be in flight.
+    #[must_use]
+    pub fn missed(&self, nr: u8, open: usize) -> u64 {
+        let not_measured = if nr == ioctl::WAIT_EVENTS { self.not_measured } else { 0 };
+        let open = u64::try_from(open).unwrap_or(u64::MAX);
+        let without_end = self.get(nr).map_or(0, |sum| without_end(&sum.stat));
+        without_end.saturating_sub(not_measured).saturating_sub(open)
     }
 }
 
@@ -180,12 +210,18 @@ mod tests {
 
     const CREATE_96: u32 = 0xc060_4b02;
     const CREATE_88: u32 = 0xc058_4b02;
+    const WAIT: u32 = 0xc018_4b0c;
+
+    fn tables(ioctls: Vec<IoctlRow>, errors: Vec<ErrorRow>) -> Tables {
+        Tables { ioctls, errors, ..Tables::default() }
+    }
 
     #[test]
     fn both_sizes_of_an_ioctl_are_one_number_and_retired_rows_stay() {
         let mut retired = IoctlTotals::default();
-        retired.retire(&[ioctl_row(1, CREATE_96, 3, 1000)], &[error_row(1, CREATE_96, 22, 2)]);
-        let now = retired.with(&[ioctl_row(2, CREATE_88, 4, 5000)], &[error_row(2, CREATE_88, 22, 1)]);
+        retired.retire(&tables(vec![ioctl_row(1, CREATE_96, 3, 1000)], vec![error_row(1, CREATE_96, 22, 2)]));
+        let now = retired
+            .with(&tables(vec![ioctl_row(2, CREATE_88, 4, 5000)], vec![error_row(2, CREATE_88, 22, 1)]));
         let sum = now.get(2).expect("CREATE_QUEUE");
         assert_eq!((sum.stat.entered, sum.stat.returned, sum.failed()), (7, 7, 3));
         assert_eq!(sum.mean_ns(), Some((3 * 1000 + 4 * 5000) / 7));
@@ -209,9 +245,26 @@ mod tests {
 
     #[test]
     fn processes_are_kept_apart() {
-        let rows = [ioctl_row(1, CREATE_96, 3, 10), ioctl_row(2, CREATE_96, 4, 10)];
-        let by = IoctlTotals::by_process(&rows, &[error_row(2, CREATE_96, 22, 1)]);
+        let rows = vec![ioctl_row(1, CREATE_96, 3, 10), ioctl_row(2, CREATE_96, 4, 10)];
+        let by = IoctlTotals::by_process(&tables(rows, vec![error_row(2, CREATE_96, 22, 1)]));
         let entered = |id| by[&ProcessId(id)].get(2).map(|sum| (sum.stat.entered, sum.failed()));
         assert_eq!((entered(1), entered(2)), (Some((3, 0)), Some((4, 1))));
+    }
+
+    /// One driver was probed without the return of `kfd_ioctl`, and the next one with it.
+    #[test]
+    fn waits_that_were_not_measured_stay_so_and_are_no_missed_returns() {
+        let stat = IoctlStat { entered: 9, refused: 1, no_return_seen: 2, ..IoctlStat::ZERO };
+        let unprobed = tables(vec![IoctlRow { process: ProcessId(1), cmd: WAIT, stat }], Vec::new());
+        let mut retired = IoctlTotals::default();
+        retired.retire(&unprobed);
+        assert_eq!((retired.not_measured(), retired.missed(ioctl::WAIT_EVENTS, 0)), (6, 0));
+        let stat = IoctlStat { entered: 307, returned: 4, ..IoctlStat::ZERO };
+        let ioctls =
+            vec![IoctlRow { process: ProcessId(2), cmd: WAIT, stat }, ioctl_row(2, CREATE_96, 3, 10)];
+        let all = retired.with(&Tables { ioctls, whole_calls: true, ..Tables::default() });
+        assert_eq!((all.not_measured(), all.missed(ioctl::WAIT_EVENTS, 300)), (6, 3));
+        assert_eq!(all.missed(ioctl::WAIT_EVENTS, 303), 0);
+        assert_eq!((all.missed(2, 0), all.missed(0x77, 0)), (0, 0), "all returned, and none was called");
     }
 }

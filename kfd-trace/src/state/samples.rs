@@ -1,7 +1,7 @@
 //! Sample events for the tests of state and outputs.
 
 use super::{State, StateLimits};
-use crate::events::tables::{ErrorRow, IoctlRow};
+use crate::events::tables::{ErrorRow, InFlightRow, IoctlRow};
 use crate::model::event::{Body, Event, Origin, ProcessId, ProcessSeen, QueueFacts, QueueType};
 use kfd_trace_common::stat::{IoctlStat, bucket_of};
 
@@ -69,6 +69,11 @@ pub(crate) fn ioctl_row(process: u64, cmd: u32, calls: u64, latency_ns: u64) -> 
         IoctlStat { entered: calls, returned: calls, latency_ns: calls * latency_ns, ..IoctlStat::ZERO };
     stat.buckets[bucket_of(latency_ns)] = calls;
     IoctlRow { process: ProcessId(process), cmd, stat }
+}
+
+/// A call that has not returned.
+pub(crate) fn open_call(process: u64, cmd: u32, tid: u32, entered_ns: u64) -> InFlightRow {
+    InFlightRow { process: ProcessId(process), tgid: 4321, caller_tgid: 4321, tid, cmd, entered_ns }
 }
 
 pub(crate) fn error_row(process: u64, cmd: u32, errno: i32, count: u64) -> ErrorRow {

@@ -109,7 +109,7 @@ impl Tracer {
     pub(crate) fn count_last(&mut self, mut tables: Tables) {
         // An open file of /dev/kfd would have kept the driver loaded.
         tables.close(|_| true);
-        self.retired.retire(&tables.ioctls, &tables.errors);
+        self.retired.retire(&tables);
         self.past.take(&tables);
     }
 }

@@ -19,6 +19,7 @@ use crate::model::ioctl::{self, Mismatch, Named};
 use crate::model::selected::Selected;
 use crate::model::verdict::ProbeStatus;
 use crate::probes::error::LoadError;
+use crate::probes::events::{self, ReturnEvents};
 use crate::probes::load::Options;
 use crate::probes::plan::{Choice, PlanRequest};
 use crate::probes::session::Session;
@@ -56,8 +57,7 @@ pub struct Tracer {
     pub(crate) loading: Option<Loading>,
     pub(crate) roots: Roots,
     request: TraceRequest,
-    /// The ioctls of the driver that have a name, and the size of their arguments; after an unload those of
-    /// the last one.
+    /// The driver's ioctls that have a name, and the size of their arguments; after an unload those of the last one.
     named: Named,
     ioctl_sizes: BTreeMap<u8, u32>,
     /// Where the driver's types came from.
@@ -143,13 +143,17 @@ impl Tracer {
             say(finding);
         }
         if request.selected.ancestor().is_some() && facts.field("TASK_REAL_PARENT").is_err() {
-            say(
-                "the command's children are not followed: the layout of the kernel's tasks is not known here",
-            );
+            say("the command's children are not followed: the layout of the kernel's tasks is unknown");
         }
         if request.choice.tracepoints {
             facts = facts.with_tracepoints(&request.roots.sysfs);
         }
+        let wanted = events::wanted(request.choice.attach);
+        let events = ReturnEvents::of(&request.roots, &kernel, &wanted);
+        if let Some(why) = events.why_not() {
+            log::info!("the return of kfd_ioctl has no event of tracefs: {why}");
+        }
+        facts.return_events = events.functions();
         let options = Options {
             request: PlanRequest { ioctl_records: request.ioctl_records, choice: request.choice.clone() },
             selected: request.selected.clone(),
@@ -159,16 +163,12 @@ impl Tracer {
             cpu_ids: kernel.preflight.cpu_ids,
             procfs: request.roots.procfs.clone(),
         };
-        let mut session =
-            Session::load(&kernel.symbols, &facts, &options).map_err(|error| Stop::failed(chain(&error)))?;
+        let mut session = Session::load(&kernel.symbols, &facts, &options, events)
+            .map_err(|error| Stop::failed(chain(&error)))?;
         let mut reader = InventoryReader::new(&request.roots, &kernel, &facts, request.selected.clone());
         reader.number(&mut session);
         session.attach();
-        if !session.sees_something() {
-            let why = session.probes().iter().filter(|probe| probe.required).find_map(|probe| {
-                probe.verdict.reason().map(|why| format!("{}: {why}", probe.symbols.join(", ")))
-            });
-            let why = why.unwrap_or_else(|| "no function of the driver that could be probed".to_owned());
+        if let Some(why) = session.blindness() {
             return Err(Stop::failed(format!("no probe could be attached: {why}; see `kfd-trace status`")));
         }
         for probe in session.probes() {
@@ -328,8 +328,7 @@ impl Tracer {
         }
     }
 
-    /// The wall clock may have been set, or may have advanced while the machine slept: must be called before
-    /// events are reported.
+    /// Must be called before events are reported: the clock may have been set, or gone on while the machine slept.
     pub fn renew_clock(&mut self) {
         self.clock = self.clock_now();
     }
@@ -355,11 +354,11 @@ impl Tracer {
         }
         // From here on nothing more is counted for them, not even for one that was wrongly taken for ended.
         session.forget(&gone).map_err(failed)?;
-        let Tables { mut ioctls, mut errors, .. } = maps(session, &self.roots.procfs)?;
-        ioctls.retain(|row| gone.contains(&row.process));
-        errors.retain(|row| gone.contains(&row.process));
+        let mut tables = maps(session, &self.roots.procfs)?;
+        tables.ioctls.retain(|row| gone.contains(&row.process));
+        tables.errors.retain(|row| gone.contains(&row.process));
         session.retire(&gone).map_err(failed)?;
-        self.retired.retire(&ioctls, &errors);
+        self.retired.retire(&tables);
         Ok(())
     }
 

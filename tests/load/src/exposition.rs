@@ -49,7 +49,7 @@ fn text(live: usize, ended: usize, each: usize, gpus: usize) -> Result<String> {
     daemon.follow(&ends(live as u64, &queues, tape));
     ensure!(daemon.faults() == 0, "{} records were refused: the generated ones are wrong", daemon.faults());
     // They ended an hour before the scrape.
-    let scraped = Scraped::new(size).quiet(live).lingering(Duration::from_secs(2 * 3600));
+    let scraped = Scraped::new(size).quiet().lingering(Duration::from_secs(2 * 3600));
     scraped.text(&daemon, &daemon.state.snapshot(), Format::Text)
 }
 

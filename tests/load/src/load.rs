@@ -285,9 +285,10 @@ impl Scraped {
         Scraped { linger, ..self }
     }
 
-    /// No call fails, and only the first of the processes wait in one.
-    pub(crate) fn quiet(mut self, processes: usize) -> Self {
-        self.tables.in_flight.truncate(processes);
+    /// No call fails, and no thread sleeps in one: the age of the oldest would be the only series of a node that comes
+    /// and goes with its processes.
+    pub(crate) fn quiet(mut self) -> Self {
+        self.tables.waits.clear();
         self.tables.errors.clear();
         self
     }

@@ -298,8 +298,8 @@ pub(crate) fn probes() -> Vec<ProbeStatus> {
     all.map(status).collect()
 }
 
-/// Contents of the BPF maps: every process has made the calls of [`CALLED`], waits in one, and every tenth
-/// has had an error.
+/// Contents of the BPF maps: every process has made the calls of [`CALLED`] and sleeps in WAIT_EVENTS, and every
+/// tenth has had an error.
 pub(crate) fn tables(size: Size) -> Tables {
     let processes = 1..=size.processes as u64;
     let stat = |calls: u64| {
@@ -320,9 +320,11 @@ pub(crate) fn tables(size: Size) -> Tables {
         entered_ns: START_BOOTTIME_NS,
     };
     Tables {
+        whole_calls: true,
         ioctls: processes.clone().flat_map(called).collect(),
         errors: processes.clone().step_by(10).map(error).collect(),
-        in_flight: processes.map(waits).collect(),
+        in_flight: Vec::new(),
+        waits: processes.map(waits).collect(),
         crowded: Crowded::default(),
         counters: Counters { counted: vec![1_000; COUNTERS as usize], losses: vec![0; LOSSES as usize] },
         missed: probes().iter().map(|probe| (probe.id, MISSED)).collect(),

@@ -29,8 +29,10 @@ fn counted(daemon: &Daemon, touches: f64) -> Result<()> {
     let versions = if VmKernel::from_env()?.driver_is_from("7.2") { None } else { Some(touches) };
     daemon.scrape_until(&format!("touch {touches}"), |metrics| {
         let opens = metrics.sum("kfd_opens_total", &[]);
-        let calls = metrics.sum("kfd_ioctls_total", &[("ioctl", "GET_VERSION")]);
-        ((opens, calls.filter(|calls| *calls > 0.0)) == (Some(touches), versions)).then_some(())
+        let of_calls = ["kfd_ioctls_total", "kfd_ioctl_duration_seconds_count"];
+        let calls = of_calls.map(|name| metrics.sum(name, &[("ioctl", "GET_VERSION")]));
+        let seen = calls.map(|calls| calls.filter(|calls| *calls > 0.0));
+        ((opens, seen) == (Some(touches), [versions; 2])).then_some(())
     })
 }
 

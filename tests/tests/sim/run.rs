@@ -90,3 +90,26 @@ fn it_passes_sigterm_on_and_leaves_ctrl_c_to_the_command() -> Result<()> {
     assert_eq!(status.code(), Some(3), "{}", traced.stderr());
     Ok(())
 }
+
+/// Processes that open KFD at once and end: more than a kretprobe of perf has room for.
+const CROWD: usize = 300;
+
+#[test]
+fn a_crowd_of_processes_is_seen_to_come_and_go() -> Result<()> {
+    const FILE: &str = "/tmp/crowd.json";
+    let script = format!(
+        "for number in $(seq {CROWD}); do {} script version > /dev/null & done; wait",
+        workload::program()
+    );
+    let words = [&["run", "--json", "-o", FILE], &NO_MQD[..], &["--", "sh", "-c", &script]].concat();
+    let output = run(&words)?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = written(FILE)?;
+    let (summary, events) = lines.split_last().context("no line")?;
+    let count = |event: &str| events.iter().filter(|line| line["event"] == event).count();
+    assert_eq!(["open", "process_release"].map(count), [CROWD; 2]);
+    let returned = events.iter().filter(|line| line["event"] == "ioctl" && line["outcome"] == "returned");
+    assert_eq!(returned.count(), CROWD);
+    assert_eq!(summary["lost"], serde_json::json!({}));
+    Ok(())
+}

@@ -71,6 +71,10 @@ pub(super) fn law(scope: Scope, line: &Line) -> Law {
             Law::Rate(CALLS)
         }
         "kfd_ioctl_duration_seconds_sum" if busy => Law::Nanoseconds(CALLS * 3_000),
+        "kfd_event_wait_duration_seconds_bucket" | "kfd_event_wait_duration_seconds_count" if number > 0 => {
+            Law::Rate(CALLS)
+        }
+        "kfd_event_wait_duration_seconds_sum" => Law::Nanoseconds(CALLS * 3_000),
         "kfd_process_packets_submitted_total" | "kfd_process_packets_retired_total" => Law::Rate(900),
         "kfd_process_sdma_ring_bytes_submitted_total" | "kfd_process_sdma_ring_bytes_retired_total" => {
             Law::Rate(4_096)
@@ -129,6 +133,7 @@ mod tests {
         assert_eq!(of(Scope::Gpu, r#"kfd_queues_created_total{gpu_id="1"} 8"#), Law::Created(4));
         assert_eq!(of(Scope::Node, r#"kfd_ioctls_total{ioctl="GET_VERSION"} 8"#), Law::Fixed);
         assert_eq!(of(Scope::Node, r#"kfd_ioctls_total{ioctl="WAIT_EVENTS"} 8"#), Law::Rate(20));
+        assert_eq!(of(Scope::Node, "kfd_event_wait_duration_seconds_count 8"), Law::Rate(20));
         assert_eq!(of(Scope::Ended, r#"kfd_process_idle_seconds{pid="1"} 8"#), Law::Fixed);
         let moment = Moment { live: 5, created: 7, deaths: 2, ..Moment::default() };
         assert_eq!(Law::Live(3).value(&moment), Some((15, 0)));

@@ -13,7 +13,7 @@ mod table;
 pub use args::{Arg, Mismatch, decode_args, gpus, mismatch_of};
 pub use named::Named;
 pub use operations::{Operation, operation};
-pub use table::{Def, FieldKind, IOCTLS, WAIT_EVENTS, def};
+pub use table::{Def, FieldKind, IOCTLS, WAIT_EVENTS, def, result_words};
 
 /// Number of a command (`_IOC_NR`).
 #[must_use]

@@ -32,7 +32,7 @@ pub(super) struct IoctlFields {
     result: Option<i32>,
     /// Name of the error; only for a failed call.
     errno: Option<String>,
-    /// Only for a call whose handler returned.
+    /// Only for a call that returned.
     latency_ns: Option<u64>,
     abi_mismatch: Option<AbiMismatch>,
 }

@@ -13,17 +13,19 @@ use std::collections::BTreeMap;
 /// Calls in flight of one ioctl: how many, and the entry of the oldest.
 #[derive(Clone, Copy)]
 struct InFlight {
-    calls: u64,
+    calls: usize,
     oldest_ns: u64,
 }
 
 pub(super) fn families(scrape: &Scrape<'_>) -> Vec<Family> {
     let Some(tables) = scrape.tables.filter(|_| scrape.sees(&[ProbeId::Ioctl])) else { return Vec::new() };
     let named = &scrape.named;
-    let sums = scrape.retired.with(&tables.ioctls, &tables.errors);
+    let sums = scrape.retired.with(tables);
     let mut all = vec![calls(named, &sums), errors(named, &sums), not_measured(&sums)];
     if scrape.sees(&[ProbeId::IoctlReturn]) {
         all.extend(measured(scrape, tables, &sums));
+        let waits = tables.whole_calls.then(|| waits(scrape, &tables.waits, &sums));
+        all.extend(waits.into_iter().flatten());
     }
     all
 }
@@ -55,12 +57,12 @@ fn errors(named: &Named, sums: &IoctlTotals) -> Family {
 
 fn not_measured(sums: &IoctlTotals) -> Family {
     let mut family = Family::new(&t::IOCTLS_NOT_MEASURED);
-    let calls = sums.get(WAIT_EVENTS).map_or(0, |sum| sum.unexplained(0));
-    family.add(&[&Named::default().name(u32::from(WAIT_EVENTS))], calls);
+    family.add(&[&Named::default().name(u32::from(WAIT_EVENTS))], sums.not_measured());
     family
 }
 
-/// Families that need the handlers' returns; WAIT_EVENTS has none.
+/// Families that need the returns. WAIT_EVENTS is in none that shows how long calls take: its sleepers wait, and those
+/// of hours would hide a call that is stuck.
 fn measured(scrape: &Scrape<'_>, tables: &Tables, sums: &IoctlTotals) -> [Family; 5] {
     let mut duration = Family::new(&t::IOCTL_DURATION);
     let mut now = Family::new(&t::IOCTLS_IN_FLIGHT);
@@ -68,18 +70,40 @@ fn measured(scrape: &Scrape<'_>, tables: &Tables, sums: &IoctlTotals) -> [Family
     let mut no_return = Family::new(&t::IOCTLS_NO_RETURN);
     let mut missed = Family::new(&t::RETURNS_MISSED);
     let in_flight = in_flight(&tables.in_flight);
-    for (nr, (name, sum)) in each(&scrape.named, sums).into_iter().filter(|(nr, _)| *nr != WAIT_EVENTS) {
+    for (nr, (name, sum)) in each(&scrape.named, sums) {
+        no_return.add(&[&name], sum.stat.no_return_seen);
+        if nr == WAIT_EVENTS {
+            if tables.whole_calls {
+                missed.add(&[&name], sums.missed(nr, tables.waits.len()));
+            }
+            continue;
+        }
         let flying = in_flight.get(&nr).copied();
         let calls = flying.map_or(0, |flying| flying.calls);
-        now.add(&[&name], calls);
+        now.add(&[&name], u64::try_from(calls).unwrap_or(u64::MAX));
         if let Some(flying) = flying {
-            oldest.set(&[&name], number(scrape.now_ns.saturating_sub(flying.oldest_ns)) / 1e9);
+            oldest.set(&[&name], age_seconds(scrape, flying.oldest_ns));
         }
-        no_return.add(&[&name], sum.stat.no_return_seen);
-        missed.add(&[&name], sum.unexplained(calls));
+        missed.add(&[&name], sums.missed(nr, calls));
         duration.histogram(&[&name], sum);
     }
     [duration, now, oldest, no_return, missed]
+}
+
+/// Families of the threads that sleep in WAIT_EVENTS.
+fn waits(scrape: &Scrape<'_>, waits: &[InFlightRow], sums: &IoctlTotals) -> [Family; 3] {
+    let calls = u64::try_from(waits.len()).unwrap_or(u64::MAX);
+    let mut oldest = Family::new(&t::EVENT_WAIT_OLDEST);
+    if let Some(entered_ns) = waits.iter().map(|wait| wait.entered_ns).min() {
+        oldest.set(&[], age_seconds(scrape, entered_ns));
+    }
+    let mut duration = Family::new(&t::EVENT_WAIT_DURATION);
+    duration.histogram(&[], sums.get(WAIT_EVENTS).cloned().unwrap_or_default());
+    [Family::single(&t::EVENT_WAITS, number(calls)), oldest, duration]
+}
+
+fn age_seconds(scrape: &Scrape<'_>, entered_ns: u64) -> f64 {
+    number(scrape.now_ns.saturating_sub(entered_ns)) / 1e9
 }
 
 fn in_flight(rows: &[InFlightRow]) -> BTreeMap<u8, InFlight> {

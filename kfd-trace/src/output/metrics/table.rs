@@ -142,17 +142,23 @@ metrics! {
     IOCTLS = Counter "kfd_ioctls_total" ["ioctl"]
         "Calls of an ioctl on /dev/kfd, counted at their entry.";
     IOCTL_ERRORS = Counter "kfd_ioctl_errors_total" ["ioctl", "errno"]
-        "Calls that were seen to fail. Needs the handler's return: whether those in kfd_ioctls_no_return_seen_total and kfd_trace_ioctl_returns_missed failed is not known. Errnos that the driver returns before a handler is entered are derived from its rules.";
+        "Calls that were seen to fail, by what kfd_ioctl returned (ERESTARTSYS: a signal came, and the kernel calls again or the caller gets EINTR). Needs the return: whether those in kfd_ioctls_no_return_seen_total and kfd_trace_ioctl_returns_missed failed is not known. Where only the returns of handlers are probed, errnos that the driver returns before a handler is entered are derived from its rules.";
     IOCTL_DURATION = Histogram "kfd_ioctl_duration_seconds" ["ioctl"]
-        "Time from the entry into the driver to the return of the handler; refused calls have none, nor have calls whose return was missed.";
+        "Time from the entry into the driver to its return, or to the return of the handler where only that is probed: then refused calls have none. Nor have calls whose return was missed. WAIT_EVENTS has kfd_event_wait_duration_seconds.";
     IOCTLS_IN_FLIGHT = Gauge "kfd_ioctls_in_flight" ["ioctl"]
-        "Calls that entered and were not seen to return; a thread's last call counts as one if it failed outside of its handler.";
+        "Calls that entered and were not seen to return, except those of WAIT_EVENTS (kfd_event_waits_in_flight). Where only the returns of handlers are probed, a thread's last call counts as one if it failed outside of its handler.";
     IOCTL_OLDEST = Gauge "kfd_ioctl_in_flight_oldest_seconds" ["ioctl"]
         "Age of the oldest call in flight; no series when there is none.";
     IOCTLS_NO_RETURN = Counter "kfd_ioctls_no_return_seen_total" ["ioctl"]
-        "Calls whose thread made another call without a return of the handler having been seen: result not measured.";
+        "Calls whose thread made another call without a return having been seen: result not measured.";
     IOCTLS_NOT_MEASURED = Counter "kfd_ioctls_not_measured_total" ["ioctl"]
-        "Calls that are counted at their entry only: WAIT_EVENTS sleeps, so its return is not probed.";
+        "Calls that were counted at their entry only: those of WAIT_EVENTS while only the returns of handlers are probed, since its sleepers would use up the instances of such a probe.";
+    EVENT_WAITS = Gauge "kfd_event_waits_in_flight" []
+        "Threads that sleep in WAIT_EVENTS. They wait, for as long as their process wants, and are not stuck: kfd_ioctls_in_flight does not count them. No series where only the returns of handlers are probed, as of the next two.";
+    EVENT_WAIT_OLDEST = Gauge "kfd_event_wait_in_flight_oldest_seconds" []
+        "How long the longest of kfd_event_waits_in_flight has slept; no series when there is none. Hours are normal: a runtime has threads that sleep until there is an event.";
+    EVENT_WAIT_DURATION = Histogram "kfd_event_wait_duration_seconds" []
+        "Time from the entry of WAIT_EVENTS to its return, of the calls that have returned.";
 
     PROCESS_INFO = Gauge "kfd_process_info" ["pid", "kfd_process", "comm", "ns_pid", "uid", "cgroup", "container_id", "runtime", "pod_uid", "namespace", "pod", "container", "slurm_job", "slurm_step", "unit"]
         "A KFD process; always 1. kfd_process distinguishes reused PIDs and several contexts of one PID.";

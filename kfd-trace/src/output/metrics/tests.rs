@@ -1,7 +1,7 @@
 use super::*;
 use crate::attribute::{PodNames, belongs};
 use crate::events::decode::{DecodeError, Undecodable};
-use crate::events::tables::{InFlightRow, Tables};
+use crate::events::tables::Tables;
 use crate::events::undecoded::Undecoded;
 use crate::kernel::types::TypesReport;
 use crate::model::counters::samples::counters;
@@ -9,7 +9,7 @@ use crate::model::event::{Body, ProcessId, QueueFacts, QueueType};
 use crate::model::missed::Missed;
 use crate::model::verdict::{ProbeStatus, Verdict};
 use crate::output::samples::{CREATE, DESTROY, PID, WAIT, probe, sampled, topology, traced};
-use crate::state::samples::{create, destroy, error_row, event, facts, ioctl_row, seen};
+use crate::state::samples::{create, destroy, error_row, event, facts, ioctl_row, open_call, seen};
 use crate::state::{IoctlTotals, ProcessDetails, SampleTotals, Snapshot, State, StateLimits};
 use kfd_trace_common::counter::{ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
@@ -225,53 +225,6 @@ fn what_cannot_be_seen_is_not_exported_as_zero() {
 }
 
 #[test]
-fn ioctls_have_errors_latencies_and_calls_under_way() {
-    let mut world = World::new(traced());
-    let mut wait = ioctl_row(1, WAIT, 0, 0);
-    (wait.stat.entered, wait.stat.refused) = (5, 1);
-    world.tables.ioctls = vec![ioctl_row(1, CREATE, 3, 1_500), wait];
-    world.tables.errors = vec![error_row(1, CREATE, 22, 2)];
-    let entered_ns = [2_500_000_000, 1_000_000_000];
-    world.tables.in_flight = entered_ns
-        .map(|entered_ns| InFlightRow {
-            process: ProcessId(1),
-            tgid: 9,
-            caller_tgid: 9,
-            tid: 9,
-            cmd: DESTROY,
-            entered_ns,
-        })
-        .into();
-    assert_eq!(world.value(r#"kfd_ioctls_total{ioctl="CREATE_QUEUE"}"#), Some(3.0));
-    assert_eq!(world.value(r#"kfd_ioctl_errors_total{ioctl="CREATE_QUEUE",errno="EINVAL"}"#), Some(2.0));
-    let duration = |what: &str| world.value(&format!("kfd_ioctl_duration_seconds_{what}"));
-    assert_eq!(duration(r#"bucket{ioctl="CREATE_QUEUE",le="0.000001024"}"#), Some(0.0));
-    assert_eq!(duration(r#"bucket{ioctl="CREATE_QUEUE",le="0.000004096"}"#), Some(3.0));
-    assert_eq!(duration(r#"bucket{ioctl="CREATE_QUEUE",le="+Inf"}"#), Some(3.0));
-    assert_eq!(duration(r#"sum{ioctl="CREATE_QUEUE"}"#), Some(4.5e-6));
-    assert_eq!(world.value(r#"kfd_ioctls_in_flight{ioctl="DESTROY_QUEUE"}"#), Some(2.0));
-    assert_eq!(world.value(r#"kfd_ioctl_in_flight_oldest_seconds{ioctl="DESTROY_QUEUE"}"#), Some(2.0));
-    assert_eq!(world.value(r#"kfd_ioctls_not_measured_total{ioctl="WAIT_EVENTS"}"#), Some(4.0));
-    let own = r#"kfd_process_ioctls_total{pid="4321",kfd_process="1",comm="train",ioctl="CREATE_QUEUE"}"#;
-    assert_eq!(world.value(own), Some(3.0));
-}
-
-#[test]
-fn totals_stay_when_the_rows_of_an_ended_process_leave_the_maps() {
-    let mut world = World::new(traced());
-    world.tables.ioctls = vec![ioctl_row(1, CREATE, 3, 1_500), ioctl_row(2, CREATE, 1, 10)];
-    world.tables.errors = vec![error_row(1, CREATE, 22, 2)];
-    let total = r#"kfd_ioctls_total{ioctl="CREATE_QUEUE"}"#;
-    let errors = r#"kfd_ioctl_errors_total{ioctl="CREATE_QUEUE",errno="EINVAL"}"#;
-    let before = [world.value(total), world.value(errors)];
-    let gone: Vec<_> = world.tables.ioctls.extract_if(.., |row| row.process == ProcessId(1)).collect();
-    world.retired.retire(&gone, &world.tables.errors);
-    world.tables.errors.clear();
-    assert_eq!([world.value(total), world.value(errors)], before);
-    assert_eq!(before, [Some(4.0), Some(2.0)]);
-}
-
-#[test]
 fn a_process_shows_where_it_belongs_and_not_its_arguments() {
     let mut world = World::new(traced());
     let (hash, path) =
@@ -302,8 +255,8 @@ fn losses_and_hits_come_from_the_counters_and_labels_are_escaped() {
     assert_eq!(world.value(r#"kfd_trace_probe_hits_total{probe="open"}"#), Some(9.0));
     let hits = |world: &World| world.value(r#"kfd_trace_probe_hits_total{probe="ioctl"}"#).unwrap();
     let (before, row) = (hits(&world), ioctl_row(1, 0xc060_4b02, 3, 1000));
-    world.tables.ioctls.push(row.clone());
-    world.retired.retire(&[row], &[]);
+    world.tables.ioctls.push(row);
+    world.retired.retire(&world.tables);
     assert_eq!(hits(&world), before + 6.0, "each call is a run, and so are those of the ended");
     assert_eq!(world.value(r#"kfd_trace_map_capacity{map="ioctl_stats"}"#), Some(16_384.0));
     let Body::ProcessSeen(mut evil) = seen(false) else { unreachable!("a sample") };
@@ -366,5 +319,6 @@ mod activity;
 mod crowd;
 mod detail;
 mod encoder;
+mod ioctls;
 mod life;
 mod whole;

@@ -50,19 +50,23 @@ impl SummaryInput<'_> {
         for (anomaly, count) in &self.snapshot.totals.anomalies {
             add(format!("inconsistent records, {}", anomaly.name()), *count);
         }
+        // A thread that sleeps in WAIT_EVENTS waits: that is no loss.
         for row in &self.tables.in_flight {
             add(format!("still in flight, {}", self.named.name(row.cmd)), 1);
         }
         for (nr, sum) in all.iter() {
             let name = self.named.name(u32::from(nr));
             add(format!("no return seen, {name}"), sum.stat.no_return_seen);
-            if nr != ioctl::WAIT_EVENTS {
-                let in_flight = self.tables.in_flight.iter().filter(|row| ioctl::nr(row.cmd) == nr).count();
-                let in_flight = u64::try_from(in_flight).unwrap_or(u64::MAX);
-                add(format!("missed return, {name}"), sum.unexplained(in_flight));
-            }
+            let open = self.tables.in_flight.iter().chain(&self.tables.waits);
+            let open = open.filter(|row| ioctl::nr(row.cmd) == nr).count();
+            add(format!("missed return, {name}"), all.missed(nr, open));
         }
         lost
+    }
+
+    /// Threads that sleep in WAIT_EVENTS; `None` where its return is not probed.
+    pub(super) fn event_waits(&self) -> Option<usize> {
+        self.tables.whole_calls.then_some(self.tables.waits.len())
     }
 
     /// Causes of misses that this kernel counts for no probe.
@@ -72,9 +76,8 @@ impl SummaryInput<'_> {
     }
 }
 
-/// WAIT_EVENTS sleeps, so its return is not probed.
+/// Calls of WAIT_EVENTS, where its return is not probed.
 pub(super) fn not_measured(all: &IoctlTotals) -> BTreeMap<String, u64> {
-    let calls = all.get(ioctl::WAIT_EVENTS).map_or(0, |sum| sum.unexplained(0));
-    let name = Named::default().name(u32::from(ioctl::WAIT_EVENTS));
-    BTreeMap::from([(name, calls)]).into_iter().filter(|(_, calls)| *calls > 0).collect()
+    let calls = Some(all.not_measured()).filter(|calls| *calls > 0);
+    calls.map(|calls| (Named::default().name(u32::from(ioctl::WAIT_EVENTS)), calls)).into_iter().collect()
 }

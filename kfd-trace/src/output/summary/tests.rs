@@ -1,18 +1,19 @@
 use super::*;
 use crate::events::decode::{DecodeError, Undecodable};
-use crate::events::tables::{Crowded, InFlightRow, Tables};
+use crate::events::tables::{IoctlRow, Tables};
 use crate::events::undecoded::Undecoded;
 use crate::model::counters::samples::counters;
-use crate::model::event::{Body, Event, ProcessId};
+use crate::model::event::{Body, Event};
 use crate::model::missed::Missed;
 use crate::model::pointers::Counts;
 use crate::model::runlist::samples::{list, preemption};
 use crate::model::runlist::{Preemption, Reason, Runlist};
 use crate::output::samples::{CREATE, DESTROY, PID, WAIT, sampled, traced};
-use crate::state::samples::{destroy, error_row, event, ioctl_row};
+use crate::state::samples::{destroy, error_row, event, ioctl_row, open_call};
 use kfd_trace_common::counter::{self, ProbeId, Trouble};
 use kfd_trace_common::kind::Kind;
 use kfd_trace_common::loss;
+use kfd_trace_common::stat::IoctlStat;
 use serde_json::json;
 
 fn missed(program_skipped: Option<u64>, probe_missed: Option<u64>) -> Missed {
@@ -90,18 +91,15 @@ fn everything_that_was_lost_or_not_measured_is_named() {
     let mut destroy = ioctl_row(1, DESTROY, 10, 900);
     destroy.stat.entered = 14;
     destroy.stat.no_return_seen = 1;
-    let flying =
-        InFlightRow { process: ProcessId(1), tgid: 9, caller_tgid: 9, tid: 9, cmd: DESTROY, entered_ns: 1 };
     let tables = Tables {
         ioctls: vec![wait, destroy],
-        crowded: Crowded::default(),
-        in_flight: vec![flying],
+        in_flight: vec![open_call(1, DESTROY, 9, 1)],
         counters,
-        errors: Vec::new(),
         missed: BTreeMap::from([
             (ProbeId::Ioctl, missed(Some(6), None)),
             (ProbeId::IoctlReturn, missed(Some(0), None)),
         ]),
+        ..Tables::default()
     };
     let dropped = BTreeMap::from([("queue_create", 8)]);
     let (text, value) = with_dropped(&tables, &IoctlTotals::default(), &undecoded, &dropped);
@@ -124,11 +122,43 @@ fn everything_that_was_lost_or_not_measured_is_named() {
     assert!(!text.contains("nothing was lost"));
     assert_eq!(value["not_measured"], json!({"WAIT_EVENTS": 4}));
     assert!(text.contains("not measured by design: results and latencies of 4 WAIT_EVENTS\n"), "{text}");
+    assert_eq!(value["event_waits"], json!(null));
     let line = text.lines().find(|line| line.starts_with("WAIT_EVENTS")).expect("a line");
     assert_eq!(
         line.split_whitespace().collect::<Vec<_>>(),
         ["WAIT_EVENTS", "4", "-", "-", "-", "not", "measured"]
     );
+}
+
+#[test]
+fn threads_that_still_wait_for_events_are_named_and_not_lost() {
+    let mut wait = ioctl_row(1, WAIT, 2, 7_000);
+    wait.stat.entered = 302;
+    let asleep = (0..300).map(|tid| open_call(1, WAIT, tid, 1)).collect();
+    let tables = Tables { ioctls: vec![wait.clone()], whole_calls: true, ..Tables::default() };
+    let missed = BTreeMap::from([(ProbeId::Ioctl, missed(Some(0), Some(0)))]);
+    let tables = Tables { missed, ..tables.with_open(asleep) };
+    let (text, value) = summary(&tables, &IoctlTotals::default());
+    assert_eq!((&value["lost"], &value["not_measured"]), (&json!({}), &json!({})));
+    assert_eq!(value["event_waits"], json!(300));
+    assert!(text.ends_with("still asleep in WAIT_EVENTS: 300 threads\nnothing was lost\n"), "{text}");
+    let line = text.lines().find(|line| line.starts_with("WAIT_EVENTS")).expect("a line");
+    assert_eq!(
+        line.split_whitespace().collect::<Vec<_>>(),
+        ["WAIT_EVENTS", "302", "7.0us", "8.2us", "8.2us", "-"]
+    );
+    let asleep = IoctlRow { stat: IoctlStat { entered: 300, ..IoctlStat::ZERO }, ..wait.clone() };
+    let (text, _) = summary(&Tables { ioctls: vec![asleep], ..tables.clone() }, &IoctlTotals::default());
+    let line = text.lines().find(|line| line.starts_with("WAIT_EVENTS")).expect("a line");
+    assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["WAIT_EVENTS", "300", "-", "-", "-", "-"]);
+    // Three entered and neither sleep nor returned; another call is in flight.
+    wait.stat.entered = 305;
+    let mut destroy = ioctl_row(1, DESTROY, 0, 0);
+    destroy.stat.entered = 1;
+    let open = [vec![open_call(1, DESTROY, 300, 1)], tables.waits.clone()].concat();
+    let tables = Tables { ioctls: vec![wait, destroy], ..tables.with_open(open) };
+    let (_, value) = summary(&tables, &IoctlTotals::default());
+    assert_eq!(value["lost"], json!({"missed return, WAIT_EVENTS": 3, "still in flight, DESTROY_QUEUE": 1}));
 }
 
 #[test]
@@ -171,7 +201,7 @@ fn queue_activity_is_shown_by_process_and_gpu() {
 #[test]
 fn several_processes_are_shown_each_and_retired_ones_are_in_the_sum() {
     let mut retired = IoctlTotals::default();
-    retired.retire(&[ioctl_row(9, CREATE, 100, 1)], &[]);
+    retired.retire(&Tables { ioctls: vec![ioctl_row(9, CREATE, 100, 1)], ..Tables::default() });
     let tables =
         Tables { ioctls: vec![ioctl_row(1, CREATE, 3, 1), ioctl_row(2, CREATE, 4, 1)], ..Tables::default() };
     let (text, value) = summary(&tables, &retired);

@@ -37,8 +37,8 @@ impl CallerSlots {
         self.array.at_hand::<CallerSlot>().into_iter().flat_map(sums)
     }
 
-    /// The calls, oldest first, and how many of them are in the hash map.
-    pub(crate) fn in_flight(&self, lookup: &Lookup<'_>) -> Result<(Vec<InFlightRow>, usize), LoadError> {
+    /// The calls that have not returned, oldest first, and how many of them are in the hash map.
+    pub(crate) fn open_calls(&self, lookup: &Lookup<'_>) -> Result<(Vec<InFlightRow>, usize), LoadError> {
         let crowd = lookup.entries(&IN_FLIGHT)?.into_iter().map(|(tid, call)| (tid, row(tid, &call)));
         let mut rows: BTreeMap<u32, InFlightRow> = crowd.collect();
         let crowded = rows.len();

@@ -32,13 +32,16 @@ struct Watch {
     /// A link holds it together with other rows: the link's misses are known to be this row's only if they
     /// are zero.
     shared: bool,
+    /// What the links had missed before: for other tracers.
+    before: u64,
     /// The last count of the links, once they are closed.
     last: Option<u64>,
 }
 
 impl WatchedProbes {
-    /// Starts with what is attached.
+    /// Starts with what is attached. `earlier`: what was watched until now, empty at first.
     pub(crate) fn new(
+        earlier: &Self,
         ebpf: &Ebpf,
         multi: &Links,
         probes: &[ProbeStatus],
@@ -53,14 +56,12 @@ impl WatchedProbes {
                 row.map(|row| programs(ebpf, multi, row)).unwrap_or_default().into_iter().unzip();
             let is_kprobe = row.is_some_and(|row| row.kind != ProbeKind::Tracepoint);
             let of_program = links.iter().filter(|link| is_kprobe && ids.contains(&link.program));
+            let links: Vec<RawFd> = of_program.map(|link| link.fd).collect();
             let shared = row.is_some_and(|row| multi.is_shared(row.program()));
-            Watch {
-                id: probe.id,
-                programs,
-                links: of_program.map(|link| link.fd).collect(),
-                shared,
-                last: None,
-            }
+            let at_first = || of_links(&links, layout.filter(|_| multi.at_events_of_others())?);
+            let known = earlier.probes.iter().find(|watch| watch.id == probe.id).map(|watch| watch.before);
+            let before = known.unwrap_or_else(|| at_first().unwrap_or(0));
+            Watch { id: probe.id, programs, links, shared, before, last: None }
         });
         WatchedProbes { layout, probes: watch.collect() }
     }
@@ -80,9 +81,10 @@ impl WatchedProbes {
         let Some(layout) = self.layout else { return Missed::default() };
         let skipped = watch.programs.iter().map(|fd| Some(Info::of(fd.as_fd()).ok()?.word(layout.program)));
         let own = |count: &u64| !watch.shared || *count == 0;
+        let own_misses = |count: u64| count.saturating_sub(watch.before);
         Missed {
             program_skipped: sum(skipped).filter(own),
-            probe_missed: watch.last.or_else(|| of_links(&watch.links, layout)).filter(own),
+            probe_missed: watch.last.or_else(|| of_links(&watch.links, layout)).map(own_misses).filter(own),
         }
     }
 

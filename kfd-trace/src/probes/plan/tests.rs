@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::runlist::Callers;
 use crate::probes::site::At;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// name -> addresses in the driver, and whether vmlinux has the name.
 #[derive(Default)]
@@ -66,6 +66,69 @@ fn the_handler_that_sleeps_carries_no_probe() {
     };
     let symbols: Vec<_> = targets.iter().map(|target| target.symbol.as_str()).collect();
     assert_eq!(symbols, ["kfd_ioctl_get_version"]);
+}
+
+#[test]
+fn a_call_is_probed_as_a_whole_where_its_return_has_room_for_sleepers() {
+    let mut facts = facts();
+    let planned = |facts: &Facts, attach| {
+        let choice = Choice { attach, ..Choice::default() };
+        let planned = plan(&driver(), facts, &PlanRequest { choice, ..PlanRequest::default() });
+        let row = planned.rows.into_iter().find(|row| row.row.id == ProbeId::IoctlReturn).unwrap();
+        let Action::Attach(targets) = row.action else { panic!("not attached") };
+        let targets: Vec<_> = targets.into_iter().map(|target| (target.symbol, target.at)).collect();
+        (planned.whole_calls, targets)
+    };
+    let handler = (false, vec![("kfd_ioctl_get_version".to_owned(), At::Address(2))]);
+    assert_eq!(planned(&facts, Attach::Single), handler);
+    let whole = |at| (true, vec![("kfd_ioctl".to_owned(), at)]);
+    facts.session = Some(7);
+    assert_eq!(planned(&facts, Attach::Multi), handler, "nobody knows how many sleepers it has room for");
+    facts.return_room = ReturnRoom::Pool;
+    assert_eq!(planned(&facts, Attach::Single), handler, "a link would hold the driver");
+    for attach in [Attach::Multi, Attach::Mixed] {
+        assert_eq!(planned(&facts, attach), whole(At::Address(1)), "a session");
+    }
+    facts.session = None;
+    facts.return_events = ["kfd_ioctl".to_owned()].into();
+    for attach in [Attach::Single, Attach::Multi, Attach::Mixed, Attach::Tried] {
+        assert_eq!(planned(&facts, attach), whole(At::ReturnEvent));
+    }
+}
+
+#[test]
+fn a_call_is_not_probed_as_a_whole_where_its_return_is_left_out_or_its_address_hidden() {
+    let facts = Facts {
+        return_events: ["kfd_ioctl".to_owned()].into(),
+        return_room: ReturnRoom::All,
+        session: Some(7),
+        ..facts()
+    };
+    let planned = |made: &CommandsMade, facts: &Facts, without: &[ProbeId]| {
+        let choice = Choice { attach: Attach::Multi, without: without.to_vec(), ..Choice::default() };
+        let plan = plan(made, facts, &PlanRequest { choice, ..PlanRequest::default() });
+        (plan.whole_calls, plan.session)
+    };
+    let session = CallSession { is_return: 7, function: 1 };
+    assert_eq!(planned(&driver(), &facts, &[]), (true, Some(session)));
+    assert_eq!(planned(&driver(), &facts, &[ProbeId::IoctlReturn]), (false, None));
+    let mut hidden = driver();
+    hidden.0.insert("kfd_ioctl", (vec![0], false));
+    assert_eq!(planned(&hidden, &facts, &[]), (true, None), "by its event");
+    let no_event = Facts { return_events: BTreeSet::new(), ..facts };
+    assert_eq!(planned(&hidden, &no_event, &[]), (false, None));
+}
+
+#[test]
+fn only_a_return_is_attached_to_its_event() {
+    let mut made = with_queues();
+    made.0.insert("update_queue", (vec![9], false));
+    let facts = Facts { return_events: ["update_queue".to_owned()].into(), ..facts() };
+    let at = |id| match action(&made, &facts, &PlanRequest::default(), id) {
+        Action::Attach(targets) => targets[0].at,
+        Action::Skip(verdict) => panic!("{verdict:?}"),
+    };
+    assert_eq!([ProbeId::QueueUpdateReturn, ProbeId::QueueUpdate].map(at), [At::ReturnEvent, At::Address(9)]);
 }
 
 #[test]

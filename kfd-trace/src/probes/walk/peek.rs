@@ -35,6 +35,8 @@ impl Peek {
             ioctl_end: 0,
             ioctl_rocm_end: 0,
             queues_by_ioctl: false,
+            whole_calls: false,
+            session: None,
         };
         let mut ebpf = load::object(&plan, &Facts::default(), &Options::default(), Room::Least)?;
         let answer = load_program(&mut ebpf)?;

@@ -16,6 +16,8 @@ nothing describes the layout of the driver's structures: no BTF of modules on 5.
 has no such function, or it is inlined. `reported_by_another`: another row shows the same here. `no_gpu`: a row of functions that
 exist once for each generation of GPUs; it is attached to those of the GPUs present, and here are none. Tracepoints
 are attached only with `--tracepoints`, the probes of preemptions, runlists and MES only with `--runlists` or where their events are requested.
+An ordinary user with the documented capabilities attaches here: `ioctl_return` is then on every handler. Where root has defined a return probe of
+tracefs, as for the service, it is on `kfd_ioctl` alone ([privileges.md](privileges.md)).
 
 ## Booted
 Each of these kernels is booted with its real amdgpu and the tracer attaches to it; `cargo xtask test --everything` compares on every kernel.

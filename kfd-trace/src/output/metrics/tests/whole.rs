@@ -61,20 +61,14 @@ fn world() -> World {
     world.state.apply(&event(87_000, 1, PID, Body::Evict(evict(Some(Trigger::Svm)))));
     world.state.apply(&event(88_000, 2, 5000, seen(false)));
     world.state.apply(&event(90_000, 2, 5000, Body::MmRelease));
+    let open = [DESTROY, WAIT].map(|cmd| open_call(1, cmd, PID, 1_000_000_000));
     world.tables = Tables {
+        whole_calls: true,
         ioctls: vec![ioctl_row(1, CREATE, 3, 1_500)],
         errors: vec![error_row(1, CREATE, 22, 2)],
-        in_flight: vec![InFlightRow {
-            process: ProcessId(1),
-            tgid: PID,
-            caller_tgid: PID,
-            tid: PID,
-            cmd: DESTROY,
-            entered_ns: 1_000_000_000,
-        }],
         counters: counters(&[], &[(loss::trouble(ProbeId::QueueAdd, Trouble::QueueUnreadable), 1)]),
         missed: [(ProbeId::Open, Missed { program_skipped: Some(1), probe_missed: Some(2) })].into(),
-        ..Tables::default()
+        ..Tables::default().with_open(open.into())
     };
     world.collectors = [BPF_MAPS, STATE, SYSFS]
         .map(|collector| Collected { collector, took_ns: 1_000, failed: None })

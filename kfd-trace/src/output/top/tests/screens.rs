@@ -2,8 +2,12 @@
 
 use super::*;
 use crate::attribute::Unreadable;
+use crate::events::tables::Tables;
+use crate::events::undecoded::Undecoded;
 use crate::model::event::Origin;
 use crate::output::ps;
+use crate::output::samples::WAIT;
+use crate::state::samples::open_call;
 use ratatui::style::{Color, Modifier};
 
 #[test]
@@ -86,6 +90,17 @@ fn the_header_shows_what_is_missing() {
     let mut unreadable = well;
     unreadable.topology.errors = vec![Unreadable { path: "/sys/name".into(), why: "no".to_owned() }];
     assert_eq!(second(&unreadable), "KFD's topology is not all readable (?)");
+}
+
+#[test]
+fn threads_that_wait_for_events_are_no_loss() {
+    let well = node().moment(30);
+    let wait = |tid| open_call(1, WAIT, tid, 1);
+    let tables = Tables { whole_calls: true, ..Tables::default().with_open((0..300).map(wait).collect()) };
+    let waiting = Moment { lost: Some(tables.missing(&Undecoded::default())), ..well.clone() };
+    let both = [&waiting, &well].map(|moment| screen(moment, &Ui::default(), (132, 40)));
+    assert_eq!(both[0], both[1]);
+    assert!(second(&waiting).starts_with("nothing lost, "));
 }
 
 #[test]
