@@ -5,7 +5,7 @@
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use kfd_trace::cli::{Cli, Command, DaemonArgs, Global};
+use kfd_trace::cli::{Cli, Command, DaemonArgs, DriverTypesArgs, Global, ReturnProbesAct};
 use kfd_trace::output::api::{Refusal, Resource};
 use kfd_trace::output::page::Place;
 use kfd_trace::serve::question::PageSource;
@@ -144,6 +144,7 @@ async fn ports(all: &[Value]) {
 fn mounts(all: &[Value]) {
     let (pod, container, global, daemon) = pod(all);
     let defaults = Cli::from_arguments(["kfd-trace"]).expect("no arguments").global;
+    let global_sysfs = global.sysfs.clone();
     let own = [
         (global.procfs, defaults.procfs),
         (global.sysfs, defaults.sysfs),
@@ -154,8 +155,12 @@ fn mounts(all: &[Value]) {
         own.into_iter().filter(|(path, own)| path != own).map(|(path, _)| path).collect();
     let config = daemon.web_config.map(|file| file.parent().expect("a folder").to_owned());
     let named: BTreeSet<PathBuf> = named.into_iter().chain(config).collect();
+    // The container has a sysfs of its own, without what is mounted below the node's.
+    let tracefs = global_sysfs.join("kernel/tracing");
     let mounted: Vec<&Path> =
         list(&container["volumeMounts"]).iter().map(|mount| Path::new(text(&mount["mountPath"]))).collect();
+    assert!(mounted.contains(&tracefs.as_path()), "{mounted:?}");
+    let mounted: Vec<&Path> = mounted.into_iter().filter(|path| *path != tracefs).collect();
     for path in &mounted {
         assert!(named.iter().any(|name| path.starts_with(name)), "no flag names {}", path.display());
     }
@@ -177,81 +182,123 @@ fn mounts(all: &[Value]) {
     }
 }
 
-/// A container that runs before the daemon makes types of the driver, below the node's root folder and where the
-/// daemon looks for them; it cannot keep the daemon from starting, and has no privilege for anything else.
+/// The containers that run before the daemon: one defines return probes, a component's makes types of the driver.
 fn before(name: &str, all: &[Value]) {
-    let (pod, _, global, _) = pod(all);
-    let containers = list(&pod["spec"]["initContainers"]);
-    assert_eq!(containers.len(), usize::from(name == "driver-types"), "{name}");
-    for first in containers {
+    let (pod, ..) = pod(all);
+    let mut commands = BTreeSet::new();
+    for first in list(&pod["spec"]["initContainers"]) {
         let line = std::iter::once("kfd-trace").chain(list(&first["args"]).iter().map(text));
-        let cli = Cli::from_arguments(line).unwrap_or_else(|error| panic!("{error}"));
-        let Some(Command::DriverTypes(types)) = cli.command else { panic!("{}", first["args"]) };
-        assert!(types.best_effort && types.if_missing, "{}", first["args"]);
-        let root = types.root.expect("the node's root folder");
-        let mounts = list(&first["volumeMounts"]);
-        let volume = |path: &Path| {
-            let mount = mounts.iter().find(|mount| Path::new(text(&mount["mountPath"])) == path);
-            let mount = mount.unwrap_or_else(|| panic!("no mount on {}", path.display()));
-            (text(&mount["name"]).to_owned(), mount["readOnly"] == true)
-        };
-        let host = |name: &str| {
-            let volumes = list(&pod["spec"]["volumes"]);
-            let volume = volumes.iter().find(|volume| volume["name"] == name).expect("a volume");
-            volume["hostPath"]["path"].as_str().map(PathBuf::from)
-        };
-        let below = |path: &Path| root.join(path.strip_prefix("/").expect("an absolute path"));
-        let work = list(&first["env"]).iter().find(|variable| variable["name"] == "TMPDIR").expect("TMPDIR");
-        let work = Path::new(text(&work["value"]));
-        let written = [below(&cli.global.drivers), below(work)];
-        let mut read = BTreeSet::new();
-        for mount in mounts {
-            let path = Path::new(text(&mount["mountPath"]));
-            if written.iter().any(|written| written == path) {
-                continue;
-            }
-            assert_eq!(
-                (&mount["readOnly"], &mount["recursiveReadOnly"]),
-                (&true.into(), &"IfPossible".into()),
-                "{mount}"
-            );
-            let of_host =
-                Path::new("/").join(path.strip_prefix(&root).expect("below the folder that is entered"));
-            assert_eq!(host(text(&mount["name"])), Some(of_host.clone()), "{mount}");
-            read.insert(of_host);
-        }
-        // The programs of a build and what they load, the headers, the driver's source, and accounts and processes, which have
-        // user IDs.
-        let needed = [
-            "/usr",
-            "/lib",
-            "/lib64",
-            "/bin",
-            "/sbin",
-            "/etc/alternatives",
-            "/etc/passwd",
-            "/etc/group",
-            "/var/lib/dkms",
-            "/proc",
-            "/dev/null",
-        ];
-        assert_eq!(read, needed.iter().map(PathBuf::from).collect());
-        let (made, read_only) = volume(&below(&cli.global.drivers));
-        assert!(!read_only && host(&made) == Some(cli.global.drivers.clone()));
-        let daemons = list(&pod["spec"]["containers"][0]["volumeMounts"]);
-        assert!(
-            daemons.iter().any(|m| m["name"] == *made && Path::new(text(&m["mountPath"])) == global.drivers)
-        );
-        assert_eq!(host(&volume(&below(work)).0), None, "a folder that ends with the pod");
+        let Cli { global, command, .. } = Cli::from_arguments(line).unwrap_or_else(|error| panic!("{error}"));
         let context = &first["securityContext"];
         assert_eq!(
             (&context["allowPrivilegeEscalation"], &context["readOnlyRootFilesystem"]),
             (&false.into(), &true.into())
         );
         assert_eq!(context["capabilities"]["drop"], serde_json::json!(["ALL"]));
-        let needed = ["CHOWN", "SETGID", "SETUID", "SYS_CHROOT"];
-        assert_eq!(context["capabilities"]["add"], serde_json::json!(needed));
+        commands.insert(match command {
+            Some(Command::ReturnProbes { act, best_effort }) => {
+                assert!(act == ReturnProbesAct::Define && best_effort, "{}", first["args"]);
+                defines(all, first, &global);
+                "return-probes"
+            }
+            Some(Command::DriverTypes(types)) => {
+                makes_types(all, first, &global, types);
+                "driver-types"
+            }
+            _ => panic!("{}", first["args"]),
+        });
     }
+    let expected =
+        ["return-probes", "driver-types"].into_iter().take(if name == "driver-types" { 2 } else { 1 });
+    assert_eq!(commands, expected.collect(), "{name}");
+}
+
+/// The path of a volume on the node, if it is a folder of the node.
+fn on_the_node(all: &[Value], name: &str) -> Option<PathBuf> {
+    let volumes = list(&pod(all).0["spec"]["volumes"]);
+    let volume = volumes.iter().find(|volume| volume["name"] == name).expect("a volume");
+    volume["hostPath"]["path"].as_str().map(PathBuf::from)
+}
+
+/// It may write the node's tracefs, which the daemon has read-only, and nothing else. The profiles of container runtimes refuse
+/// to write below /sys.
+fn defines(all: &[Value], first: &Value, global: &Global) {
+    assert!(first["securityContext"]["capabilities"]["add"].is_null(), "root owns the files");
+    assert!(!global.sysfs.starts_with("/sys"), "{}", global.sysfs.display());
+    let mounts: BTreeSet<_> = list(&first["volumeMounts"])
+        .iter()
+        .map(|mount| {
+            let path =
+                Path::new(text(&mount["mountPath"])).strip_prefix(&global.sysfs).expect("below --path.sysfs");
+            assert_eq!(on_the_node(all, text(&mount["name"])), Some(Path::new("/sys").join(path)), "{mount}");
+            (path.to_owned(), mount["readOnly"] == true)
+        })
+        .collect();
+    assert_eq!(mounts, BTreeSet::from([("kernel/tracing".into(), false), ("module".into(), true)]));
+    let (_, daemon, daemons, _) = pod(all);
+    let path = daemons.sysfs.join("kernel/tracing");
+    let mount =
+        list(&daemon["volumeMounts"]).iter().find(|mount| Path::new(text(&mount["mountPath"])) == path);
+    let name = text(&mount.expect("the daemon has it, too")["name"]);
+    assert_eq!(on_the_node(all, name), Some("/sys/kernel/tracing".into()));
+}
+
+/// It makes types of the driver, below the node's root folder and where the daemon looks for them; it cannot keep the daemon from
+/// starting, and has no privilege for anything else.
+fn makes_types(all: &[Value], first: &Value, own: &Global, types: DriverTypesArgs) {
+    let (pod, _, global, _) = pod(all);
+    assert!(types.best_effort && types.if_missing, "{}", first["args"]);
+    let root = types.root.expect("the node's root folder");
+    let mounts = list(&first["volumeMounts"]);
+    let volume = |path: &Path| {
+        let mount = mounts.iter().find(|mount| Path::new(text(&mount["mountPath"])) == path);
+        let mount = mount.unwrap_or_else(|| panic!("no mount on {}", path.display()));
+        (text(&mount["name"]).to_owned(), mount["readOnly"] == true)
+    };
+    let host = |name: &str| on_the_node(all, name);
+    let below = |path: &Path| root.join(path.strip_prefix("/").expect("an absolute path"));
+    let work = list(&first["env"]).iter().find(|variable| variable["name"] == "TMPDIR").expect("TMPDIR");
+    let work = Path::new(text(&work["value"]));
+    let written = [below(&own.drivers), below(work)];
+    let mut read = BTreeSet::new();
+    for mount in mounts {
+        let path = Path::new(text(&mount["mountPath"]));
+        if written.iter().any(|written| written == path) {
+            continue;
+        }
+        assert_eq!(
+            (&mount["readOnly"], &mount["recursiveReadOnly"]),
+            (&true.into(), &"IfPossible".into()),
+            "{mount}"
+        );
+        let of_host =
+            Path::new("/").join(path.strip_prefix(&root).expect("below the folder that is entered"));
+        assert_eq!(host(text(&mount["name"])), Some(of_host.clone()), "{mount}");
+        read.insert(of_host);
+    }
+    // The programs of a build and what they load, the headers, the driver's source, and accounts and processes, which have
+    // user IDs.
+    let needed = [
+        "/usr",
+        "/lib",
+        "/lib64",
+        "/bin",
+        "/sbin",
+        "/etc/alternatives",
+        "/etc/passwd",
+        "/etc/group",
+        "/var/lib/dkms",
+        "/proc",
+        "/dev/null",
+    ];
+    assert_eq!(read, needed.iter().map(PathBuf::from).collect());
+    let (made, read_only) = volume(&below(&own.drivers));
+    assert!(!read_only && host(&made) == Some(own.drivers.clone()));
+    let daemons = list(&pod["spec"]["containers"][0]["volumeMounts"]);
+    assert!(daemons.iter().any(|m| m["name"] == *made && Path::new(text(&m["mountPath"])) == global.drivers));
+    assert_eq!(host(&volume(&below(work)).0), None, "a folder that ends with the pod");
+    let needed = ["CHOWN", "SETGID", "SETUID", "SYS_CHROOT"];
+    assert_eq!(first["securityContext"]["capabilities"]["add"], serde_json::json!(needed));
 }
 
 /// Capabilities of the table of docs/privileges.md, and those of them that the daemon always needs without
@@ -296,6 +343,7 @@ async fn the_daemon_takes_what_the_base_gives_it() {
     let all = base();
     ports(&all).await;
     mounts(&all);
+    before("base", &all);
     assert_eq!(one(&all, "ServiceAccount")["automountServiceAccountToken"], false);
     let (_, needed) = documented();
     assert_eq!(needed.len(), 7, "{needed:?}");

@@ -3,6 +3,7 @@
 
 mod driver;
 mod package;
+mod return_probes;
 
 use anyhow::Result;
 use kfd_trace_tests::harness::driver::Driver;

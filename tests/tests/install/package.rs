@@ -3,8 +3,10 @@
 use crate::{clean, installed};
 use anyhow::{Context, Result, ensure};
 use kfd_trace_tests::harness::service::{
-    ADDRESS, command, install, journal, logged, main_pid, packages, property, scrape_until, signal,
+    ADDRESS, SERVICE_PROBES, command, install, journal, logged, main_pid, packages, property, scrape_until,
+    signal,
 };
+use kfd_trace_tests::harness::tracefs;
 use kfd_trace_tests::harness::wait::ATTACH;
 use kfd_trace_tests::harness::{Metrics, http, until};
 use nix::sys::signal::Signal;
@@ -62,7 +64,7 @@ fn version() -> Result<String> {
 }
 
 /// The service runs, and reports that there is no driver.
-fn waits() -> Result<u32> {
+pub(crate) fn waits() -> Result<u32> {
     let active = until("the service to be up", ATTACH, || Ok((is("is-active")? == "active").then_some(())));
     active.with_context(|| journal().unwrap_or_default())?;
     ensure!(is("is-enabled")? == "enabled", "it does not start with the machine");
@@ -93,6 +95,8 @@ fn leaves_nothing_behind() -> Result<()> {
     command("dpkg", &["--purge", "kfd-trace"])?;
     let left: Vec<_> = files()?.difference(&before).cloned().collect();
     ensure!(left.is_empty(), "left: {left:?}");
+    let probes = tracefs::defined(SERVICE_PROBES)?;
+    ensure!(probes.is_empty(), "left in tracefs: {probes:?}");
     let units = command("systemctl", &["list-units", "--all", "--no-legend", "kfd-trace*"])?;
     ensure!(units.trim().is_empty(), "{units}");
     Ok(())

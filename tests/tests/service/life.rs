@@ -1,7 +1,10 @@
 //! The service's own life: systemd restarts it after any end.
 
 use anyhow::{Context, Result, ensure};
-use kfd_trace_tests::harness::service::{journal, main_pid, property, scrape_until, signal, tracing};
+use kfd_trace_tests::harness::service::{
+    SERVICE_PROBES, journal, main_pid, property, scrape_until, signal, tracing,
+};
+use kfd_trace_tests::harness::tracefs::defined;
 use kfd_trace_tests::harness::wait::ATTACH;
 use kfd_trace_tests::harness::{Metrics, Steered, until};
 use nix::sys::signal::Signal;
@@ -23,8 +26,11 @@ fn come_back(before: u32) -> Result<()> {
 fn is_started_again_after_a_kill() -> Result<()> {
     tracing()?;
     let (pid, restarts) = (main_pid()?.context("it runs")?, property("NRestarts")?);
+    let probes = defined(SERVICE_PROBES)?;
+    ensure!(probes.contains(&"kfd_ioctl".to_owned()), "{probes:?}");
     signal(Signal::SIGKILL)?;
     come_back(pid)?;
+    assert_eq!(defined(SERVICE_PROBES)?, probes, "removed and defined again, each once");
     ensure!(property("NRestarts")?.parse::<u32>()? == restarts.parse::<u32>()? + 1, "one restart");
     Ok(())
 }

@@ -7,5 +7,6 @@ mod apparmor;
 mod life;
 mod load;
 mod recording;
+mod return_probes;
 mod tour;
 mod web;
