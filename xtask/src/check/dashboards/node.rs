@@ -240,7 +240,7 @@ fn ioctls() -> Vec<Panel> {
             .see(&["KfdQueueCreationFails"]),
         heatmap(
             "Durations of ioctls",
-            "Calls by how long they took, from the entry to the return of the handler.",
+            "Calls by how long they took, from the entry to the return. Waits for events have their own.",
         )
         .query("{{le}}", "sum by (le) (rate(kfd_ioctl_duration_seconds_bucket{@}[$__rate_interval]))"),
         lines("Slowest ioctls", "99 of 100 calls took no longer. No value: no call.")
@@ -252,12 +252,19 @@ fn ioctls() -> Vec<Panel> {
             .unit(SECONDS),
         lines(
             "Oldest call under way",
-            "Minutes of it: a call that is stuck in the driver. 0: none is under way.",
+            "Minutes of it: a call that is stuck in the driver. 0: none is under way. Waits for events have their own.",
         )
         .query("{{ioctl}}", "topk(10, kfd_ioctl_in_flight_oldest_seconds{@} or 0 * kfd_ioctls_in_flight{@})")
         .unit(SECONDS)
         .warn_from(60.0)
         .see(&["KfdIoctlStuck"]),
+        lines(
+            "Threads that wait for events",
+            "Asleep in WAIT_EVENTS, for as long as their process wants. No value: only the returns of handlers are probed.",
+        )
+        .query("threads", "kfd_event_waits_in_flight{@}"),
+        heatmap("Durations of waits for events", "Calls of WAIT_EVENTS that returned, by how long they slept.")
+            .query("{{le}}", "sum by (le) (rate(kfd_event_wait_duration_seconds_bucket{@}[$__rate_interval]))"),
         table(
             "Errors since the tracer began",
             "By errno. Empty: no call failed.",
