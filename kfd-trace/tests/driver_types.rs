@@ -82,7 +82,7 @@ fn a_file_stands_in_for_the_kernels_own_types_too() {
         let Some(folder) = series(name) else { continue };
         let (expected, _) = facts(name, &Roots::under(&folder));
         // Of links on many functions it has nothing: then only those are used that have enough room anyway.
-        let expected = Facts { return_room: ReturnRoom::Unknown, ..expected };
+        let expected = Facts { return_room: ReturnRoom::Unknown, session: None, ..expected };
         let (_root, roots) = without_btf(&folder, false);
         same(&facts(name, &roots).0, &expected, name);
     }
