@@ -207,7 +207,7 @@ fn records_lost() -> Result<Cause> {
     Ok(Box::new(workload))
 }
 
-/// Processes that are in update_queue at once: a kretprobe has ten instances on one CPU
+/// Processes that are in update_queue at once: a kretprobe of perf has ten instances on one CPU
 /// (`alloc_trace_kprobe`'s maxactive of 0), so the returns of the others are missed.
 const CROWD: usize = 16;
 
@@ -258,8 +258,14 @@ fn of_the_tracer() -> Result<()> {
     let server = Prometheus::scraping(ADDRESS, RULES)?;
     fire(&server, &["KfdTraceDown"], down)?;
     fire(&server, &["KfdTraceRestarts"], restarts)?;
-    fire(&server, &["KfdTraceCallsMissed", "KfdTraceTrouble"], calls_missed)?;
     drop(server);
+
+    // Return probes of tracefs have room for the crowd.
+    let other = other_sysfs::lacking(&["kernel/tracing", "kernel/debug"])?;
+    let without = Changed::arguments("without-tracefs", &[&other_sysfs::flag(&other)])?;
+    tracing()?;
+    fire(&Prometheus::scraping(ADDRESS, RULES)?, &["KfdTraceCallsMissed", "KfdTraceTrouble"], calls_missed)?;
+    without.undo()?;
 
     let small = Changed::arguments("small", &["--buffer-size=4KiB"])?;
     tracing()?;
