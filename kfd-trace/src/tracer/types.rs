@@ -22,9 +22,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread::{self, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// A structure may be freed during a comparison: only what is wrong this many times, while sysfs lists the same, is.
+/// A structure may be freed during a comparison: only what is wrong this many times is.
 const WRONG: u32 = 3;
 /// Where sysfs lists something else each time, so many comparisons are enough: a later one will do.
 const TRIES: u32 = 6;
@@ -149,7 +149,8 @@ impl Trust {
     /// What the driver contradicts.
     pub fn compare(&mut self, memory: &mut impl KernelMemory, sysfs: &Path) -> Result<(), String> {
         let Some(check) = &self.check else { return Ok(()) };
-        let list = || self.lists.read(sysfs);
+        let until = Instant::now() + LISTED;
+        let list = || self.lists.read(sysfs).filter(|_| Instant::now() < until);
         let Compared { processes, devices, queues } = settled(list, |listing| check.run(memory, listing))?;
         let seen = &mut self.compared;
         seen.processes = seen.processes.max(processes);
@@ -197,26 +198,30 @@ impl Trust {
     }
 }
 
-/// Compares until one comparison holds, or enough of them do not. What sysfs does not list, lists otherwise afterwards, or
-/// does not list in time says nothing: nothing is compared, which a later record makes up for.
+/// Compares until one comparison holds, or enough of them do not. A mismatch counts where sysfs lists what it rests on as
+/// before. Where it always lists something else, or not in time, nothing is compared, which a later record makes up for.
 ///
 /// # Errors
 /// What does not hold.
-fn settled(mut list: impl FnMut() -> Option<Listing>, mut check: impl FnMut(&Listing) -> Checked) -> Checked {
+fn settled(
+    mut list: impl FnMut() -> Option<Listing>,
+    mut check: impl FnMut(&Listing) -> Checked,
+) -> Result<Compared, String> {
     let mut wrong = 0;
     for turn in 0..TRIES {
-        if turn > 0 {
-            sleep(PAUSE);
-        }
+        sleep(if turn > 0 { PAUSE } else { Duration::ZERO });
         // Without the listing of queues nothing can be compared with them, and all else can wait.
         let Some(before) = list() else { break };
         let checked = check(&before);
-        if checked.is_ok() {
-            return checked;
-        }
-        wrong += u32::from(list().is_some_and(|after| after == before));
-        if wrong == WRONG {
-            return checked;
+        let Err(mismatch) = checked else { return checked.map_err(|mismatch| mismatch.why) };
+        let Some(after) = list() else { break };
+        if before.agrees(&after, mismatch.rests) {
+            wrong += 1;
+            if wrong == WRONG {
+                return Err(mismatch.why);
+            }
+        } else if let Ok(compared) = check(&Listing::common(before, after)) {
+            return Ok(compared);
         }
     }
     Ok(Compared::default())
@@ -281,9 +286,9 @@ fn listing(sysfs: &Path) -> Option<Listing> {
 mod tests {
     use super::*;
     use crate::model::incident::MqdOp;
+    use crate::probes::walk::check::{Mismatch, Rests};
     use crate::state::samples::{create, event, facts, seen};
     use std::process::Command;
-    use std::time::Instant;
 
     fn by(task_tgid: u32, body: Body) -> Event {
         Event { task_tgid, ..event(1, 1, 700, body) }
@@ -336,13 +341,13 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_counts_while_sysfs_lists_the_same() {
+    fn a_mismatch_counts_where_what_it_rests_on_is_listed_as_before() {
         let listing = |birth| {
             let queue = ListedQueue { gpu_id: Some(7), size: None, queue_type: None, birth: Some(birth) };
             Listing { queues: [((700, 0), queue)].into(), ..Listing::default() }
         };
         let one = Compared { processes: 1, devices: 1, queues: 1 };
-        let after = |wrong: u32, births: fn(u64) -> u64| {
+        let after = |wrong: u32, rests: Rests, births: fn(u64) -> u64| {
             let (mut readings, mut comparisons) = (0, 0);
             let list = || {
                 readings += 1;
@@ -350,21 +355,23 @@ mod tests {
             };
             let settled = settled(list, |_| {
                 comparisons += 1;
-                if comparisons > wrong { Ok(one) } else { Err("queue.device".to_owned()) }
+                let mismatch = Mismatch { why: "queue.device".to_owned(), rests };
+                if comparisons > wrong { Ok(one) } else { Err(mismatch) }
             });
             (settled, comparisons)
         };
-        assert_eq!(after(0, |_| 1), (Ok(one), 1));
-        assert_eq!(after(2, |_| 1), (Ok(one), 3), "what was freed meanwhile");
-        assert_eq!(after(3, |_| 1), (Err("queue.device".to_owned()), 3));
-        let nothing = Ok(Compared::default());
-        assert_eq!(
-            after(u32::MAX, |reading| reading),
-            (nothing.clone(), TRIES),
-            "another queue of the same id"
-        );
-        assert_eq!(after(4, |reading| reading), (Ok(one), 5));
-        assert_eq!(settled(|| None, |_| unreachable!("nothing to compare with")), nothing);
+        let (own, refuted) = (Rests::QueuesOf(700), Err("queue.device".to_owned()));
+        assert_eq!(after(0, own, |_| 1), (Ok(one), 1));
+        assert_eq!(after(2, own, |_| 1), (Ok(one), 3), "what was freed meanwhile");
+        assert_eq!(after(3, own, |_| 1), (refuted.clone(), 3));
+        // Another queue of the same id in each reading: then what two readings have in common is compared, too.
+        assert_eq!(after(u32::MAX, own, |reading| reading), (Ok(Compared::default()), 2 * TRIES));
+        assert_eq!(after(4, own, |reading| reading), (Ok(one), 5));
+        for rests in [Rests::Memory, Rests::Processes, Rests::Gpus, Rests::QueuesOf(8)] {
+            assert_eq!(after(u32::MAX, rests, |reading| reading), (refuted.clone(), 3), "{rests:?}");
+        }
+        let never = settled(|| None, |_| unreachable!("nothing to compare with"));
+        assert_eq!(never, Ok(Compared::default()));
     }
 
     #[test]

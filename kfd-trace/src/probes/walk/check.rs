@@ -6,8 +6,10 @@
 //! lists the same afterwards. Pure but for the memory.
 
 mod counts;
+mod listing;
 
 use self::counts::CountsCheck;
+pub use self::listing::{ListedQueue, Listing, Rests};
 use super::{Met, Walk};
 use crate::events::decode::secondary;
 use crate::kernel::{Btf, Kernel};
@@ -17,33 +19,6 @@ use crate::probes::memory::{KernelMemory, half, quarter, word};
 use crate::text::count::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-
-/// What sysfs lists of the driver.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listing {
-    /// PASID by tgid; `None` where sysfs does not show one.
-    pub processes: BTreeMap<u32, Option<u32>>,
-    pub queues: BTreeMap<(u32, u32), ListedQueue>,
-    /// `None`: the topology cannot be read whole (the device cgroup hides GPUs).
-    pub gpu_ids: Option<BTreeSet<u32>>,
-}
-
-/// A queue in sysfs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListedQueue {
-    pub gpu_id: Option<u32>,
-    pub size: Option<u64>,
-    /// A number of the driver's `enum kfd_queue_type`.
-    pub queue_type: Option<u32>,
-    /// Tells it from an earlier one of its id; `None`: a copy of sysfs does not.
-    pub birth: Option<u64>,
-}
-
-impl Listing {
-    fn has_gpu(&self, gpu_id: u32) -> bool {
-        self.gpu_ids.as_ref().is_none_or(|all| all.contains(&gpu_id))
-    }
-}
 
 /// How much was compared, all of it right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,8 +37,21 @@ impl Compared {
     }
 }
 
+/// The first thing that was not right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    pub why: String,
+    pub rests: Rests,
+}
+
+impl Mismatch {
+    fn new(why: impl Into<String>, rests: Rests) -> Self {
+        Mismatch { why: why.into(), rests }
+    }
+}
+
 /// Outcome of a check: what was right, or the first thing that was not.
-pub type Checked = Result<Compared, String>;
+pub type Checked = Result<Compared, Mismatch>;
 
 impl fmt::Display for Compared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -171,11 +159,14 @@ impl TypesCheck {
         process: u64,
         listing: &Listing,
         compared: &mut Compared,
-    ) -> Result<(), String> {
+    ) -> Result<(), Mismatch> {
         let leader = word(memory, process + self.walk.lead_thread);
         let tgid = leader.and_then(|leader| half(memory, leader + self.walk.task_tgid));
         let Some(tgid) = tgid.filter(|tgid| listing.processes.contains_key(tgid)) else {
-            return Err("kfd_process.lead_thread is no task that the driver lists".to_owned());
+            return Err(Mismatch::new(
+                "kfd_process.lead_thread is no task that the driver lists",
+                Rests::Processes,
+            ));
         };
         // A further context of its PID has no notifier of its own (7.2).
         let context = self.walk.context_id.and_then(|offset| quarter(memory, process + offset));
@@ -198,7 +189,8 @@ impl TypesCheck {
             )?;
         }
         if let (Some(at), Some(Some(pasid))) = (self.walk.pasid, listing.processes.get(&tgid)) {
-            holds(half(memory, process + at) == Some(*pasid), "kfd_process.pasid is not what sysfs shows")?;
+            let is_right = half(memory, process + at) == Some(*pasid);
+            agrees(is_right, "kfd_process.pasid is not what sysfs shows", Rests::Processes)?;
         }
         let manager = process + self.walk.process_queues - QUEUES_IN_MANAGER;
         holds(word(memory, manager) == Some(process), "kfd_process.pqm does not point back to its process")?;
@@ -212,8 +204,8 @@ impl TypesCheck {
         let devices = self.devices(memory, process);
         for device in &devices {
             let here = queues.iter().filter(|queue| queue.device == device.gpu).count();
-            let whole =
-                self.device(memory, device, manager, u32::try_from(here).unwrap_or(u32::MAX), listing)?;
+            let here = (tgid, u32::try_from(here).unwrap_or(u32::MAX));
+            let whole = self.device(memory, device, manager, here, listing)?;
             compared.devices += u32::from(whole);
         }
         let gpus: BTreeSet<u64> = devices.iter().map(|device| device.gpu).collect();
@@ -229,42 +221,38 @@ impl TypesCheck {
         process: u64,
         tgid: u32,
         listing: &Listing,
-    ) -> Result<Vec<SeenQueue>, String> {
-        let mut seen = Vec::new();
+    ) -> Result<Vec<SeenQueue>, Mismatch> {
+        let (mut seen, own) = (Vec::new(), Rests::QueuesOf(tgid));
         for queue in self.walk.queues(memory, process, &mut Met::default()) {
             let owner = self.field("QUEUE_PROCESS").and_then(|at| word(memory, queue + at));
             holds(owner == Some(process), "queue.process is not the process that has the queue")?;
             let device = word(memory, queue + self.walk.queue_device).unwrap_or(0);
             let gpu_id = half(memory, device + self.walk.device_id);
             let known = gpu_id.is_some_and(|gpu_id| listing.has_gpu(gpu_id));
-            holds(known, "queue.device has no gpu_id that the topology has")?;
+            agrees(known, "queue.device has no gpu_id that the topology has", Rests::Gpus)?;
             let facts = self
                 .walk
                 .queue(memory, queue, &mut Met::default())
-                .ok_or("queue.properties cannot be read")?;
-            let id = facts.queue_id.ok_or("queue_properties.queue_id is not known")?;
+                .ok_or_else(|| Mismatch::new("queue.properties cannot be read", Rests::Memory))?;
+            let id = facts
+                .queue_id
+                .ok_or_else(|| Mismatch::new("queue_properties.queue_id is not known", Rests::Memory))?;
             let listed = listing.queues.get(&(tgid, id));
             if let Some(listed) = listed {
                 let raw = facts.queue_type.and_then(|kind| self.walk.layout.raw_type(kind.of_driver()));
-                holds(
-                    listed.gpu_id.is_none() || listed.gpu_id == gpu_id,
-                    "queue.device is not what sysfs shows",
-                )?;
-                holds(
-                    listed.size.is_none() || listed.size == facts.ring_size,
-                    "queue_properties.queue_size is not what sysfs shows",
-                )?;
-                holds(
-                    listed.queue_type.is_none() || listed.queue_type == raw,
-                    "queue_properties.type is not what sysfs shows",
-                )?;
+                let is_device = listed.gpu_id.is_none() || listed.gpu_id == gpu_id;
+                agrees(is_device, "queue.device is not what sysfs shows", own)?;
+                let is_size = listed.size.is_none() || listed.size == facts.ring_size;
+                agrees(is_size, "queue_properties.queue_size is not what sysfs shows", own)?;
+                let is_type = listed.queue_type.is_none() || listed.queue_type == raw;
+                agrees(is_type, "queue_properties.type is not what sysfs shows", own)?;
             }
-            plausible(&facts)?;
+            plausible(&facts).map_err(|why| Mismatch::new(why, Rests::Memory))?;
             seen.push(SeenQueue { device, listed: listed.is_some() });
         }
         let listed = listing.queues.keys().filter(|(owner, _)| *owner == tgid).count();
         let found = seen.iter().filter(|queue| queue.listed).count();
-        holds(found >= listed, "kfd_process.pqm.queues does not have the queues that sysfs lists")?;
+        agrees(found >= listed, "kfd_process.pqm.queues does not have the queues that sysfs lists", own)?;
         Ok(seen)
     }
 
@@ -299,13 +287,13 @@ impl TypesCheck {
         memory: &mut impl KernelMemory,
         device: &SeenDevice,
         manager: u64,
-        queues: u32,
+        (tgid, queues): (u32, u32),
         listing: &Listing,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Mismatch> {
         let SeenDevice { at, gpu } = *device;
         let gpu_id = half(memory, gpu.wrapping_add(self.walk.device_id));
         let known = gpu_id.is_some_and(|gpu_id| listing.has_gpu(gpu_id));
-        holds(known, "kfd_process_device.dev has no gpu_id that the topology has")?;
+        agrees(known, "kfd_process_device.dev has no gpu_id that the topology has", Rests::Gpus)?;
         let dqm = self.device_dqm.and_then(|offset| word(memory, gpu.wrapping_add(offset)));
         if let Some(dqm) = dqm {
             if let Some(offset) = self.field("DQM_DEV") {
@@ -332,7 +320,9 @@ impl TypesCheck {
         let at_work = self.walk.is_at_work(memory, gpu);
         if let Some(offset) = self.field("QPD_EVICTED").filter(|_| !at_work) {
             let count = half(memory, qpd.wrapping_add(offset).wrapping_sub(COUNT_BEFORE_EVICTED));
-            holds(count == Some(queues), "qcm_process_device.evicted is not behind the number of queues")?;
+            let is_right = count == Some(queues);
+            let why = "qcm_process_device.evicted is not behind the number of queues";
+            agrees(is_right, why, Rests::QueuesOf(tgid))?;
         }
         if let (Some(offset), true) = (self.field("PDD_DRM_PRIV"), queues > 0) {
             let private = word(memory, at.wrapping_add(offset));
@@ -361,8 +351,12 @@ struct SeenDevice {
     gpu: u64,
 }
 
-fn holds(holds: bool, otherwise: &str) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(otherwise.to_owned()) }
+fn holds(holds: bool, otherwise: &str) -> Result<(), Mismatch> {
+    agrees(holds, otherwise, Rests::Memory)
+}
+
+fn agrees(agrees: bool, otherwise: &str, rests: Rests) -> Result<(), Mismatch> {
+    if agrees { Ok(()) } else { Err(Mismatch::new(otherwise, rests)) }
 }
 
 /// Whether the properties of a queue can be what they are read as: what the driver refuses at its creation cannot
@@ -371,6 +365,7 @@ fn holds(holds: bool, otherwise: &str) -> Result<(), String> {
 /// # Errors
 /// The member that cannot be.
 pub fn plausible(queue: &QueueFacts) -> Result<(), String> {
+    let holds = |holds: bool, otherwise: &str| if holds { Ok(()) } else { Err(otherwise.to_owned()) };
     let none_or = |value: Option<u64>, is: fn(u64) -> bool| value.is_none_or(is);
     let user = |address: u64| address < USER_END;
     let small = |value: Option<u32>, most: u32| value.is_none_or(|value| value <= most);

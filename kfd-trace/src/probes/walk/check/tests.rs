@@ -165,12 +165,12 @@ fn listing() -> Listing {
 const VERSIONS: [&str; 3] = ["6.0.5", "6.7.0", "6.12.12"];
 
 /// Checks a driver that has the types `right` with the types `taken`.
-fn check(right: &[u8], taken: Vec<u8>, listing: &Listing) -> Checked {
+fn check(right: &[u8], taken: Vec<u8>, listing: &Listing) -> Result<Compared, String> {
     let right = Btf::parse(right.to_vec(), None).unwrap();
     let kernel = kernel(taken);
     types::ordered(kernel.amdgpu_btf.as_deref().unwrap())?;
     let facts = Facts::gather(&kernel);
-    TypesCheck::new(&kernel, &facts)?.run(&mut memory(&right), listing)
+    TypesCheck::new(&kernel, &facts)?.run(&mut memory(&right), listing).map_err(|mismatch| mismatch.why)
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn without_the_hardware_scheduler_its_work_is_not_initialized() {
         TypesCheck::new(&kernel, &facts).unwrap().run(&mut memory, &listing())
     };
     assert!(checked(0).is_ok());
-    assert!(checked(TASK).unwrap_err().contains("hw_exception_work"));
+    assert!(checked(TASK).unwrap_err().why.contains("hw_exception_work"));
 }
 
 /// The same process once more, next in the bucket of the first; GPUs and their schedulers are the same ones.
@@ -276,7 +276,7 @@ fn a_scheduler_at_work_may_count_otherwise() {
         driver.member(DQMS[0], "device_queue_manager", "lock_hidden.owner", owner);
         TypesCheck::new(&kernel, &facts).unwrap().run(&mut driver.words, &listing())
     };
-    assert!(checked(0).unwrap_err().contains("qcm_process_device.evicted"));
+    assert!(checked(0).unwrap_err().why.contains("qcm_process_device.evicted"));
     assert_eq!(checked(TASK), Ok(Compared { processes: 1, devices: 1, queues: 2 }), "the other GPU's");
 }
 
@@ -323,4 +323,17 @@ fn without_processes_nothing_is_compared() {
     let check = TypesCheck::new(&kernel, &Facts::gather(&kernel)).unwrap();
     let compared = check.run(&mut memory, &listing()).unwrap();
     assert_eq!((compared, compared.is_complete()), (Compared::default(), false));
+}
+
+#[test]
+fn only_what_both_readings_show_is_compared() {
+    let (before, mut after) = (listing(), listing());
+    after.queues.remove(&(4242, 1));
+    after.queues.get_mut(&(4242, 0)).unwrap().size = None;
+    after.processes = BTreeMap::from([(7, None)]);
+    let rests = [Rests::Memory, Rests::Gpus, Rests::Processes, Rests::QueuesOf(4242), Rests::QueuesOf(7)];
+    assert_eq!(rests.map(|rests| before.agrees(&after, rests)), [true, true, false, false, true]);
+    let common = Listing::common(before, after);
+    assert_eq!(common.queues.len(), 0);
+    assert_eq!(common.processes.keys().copied().collect::<Vec<_>>(), [7, 4242]);
 }
