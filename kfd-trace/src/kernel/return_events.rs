@@ -35,6 +35,8 @@ const LIST: &str = "kprobe_events";
 const LONGEST_ID: u64 = 32;
 /// Names that are read of a group's folder: more than any version defines.
 const MOST_EVENTS: usize = 256;
+/// Groups of one process: more loadings of the driver than another tracer sits through.
+const MOST_GROUPS: u32 = 100;
 
 /// Whose events they are. Each tracer has its own: at an event that another one has armed before, it would see returns of
 /// calls of which it has seen no entry.
@@ -42,16 +44,18 @@ const MOST_EVENTS: usize = 256;
 pub enum EventGroup {
     /// Defined and removed by the service manager around the daemon, which may only read them.
     Service,
-    /// Defined and removed by a process of root, which is known by its PID and the time at which it started.
-    Process { pid: u32, start: u64 },
+    /// Defined and removed by a process of root, which is known by its PID and the time at which it started, both as its procfs
+    /// has them. `nth`: another group of it, where an earlier one could not be removed.
+    Process { pid: u32, start: u64, nth: u32 },
 }
 
 impl EventGroup {
-    /// That of this process.
+    /// That of this process. In a container with the host's procfs its PID is the host's.
     #[must_use]
     pub fn own(procfs: &Path) -> Self {
-        let pid = std::process::id();
-        EventGroup::Process { pid, start: thread::start(procfs, pid).unwrap_or(0) }
+        let shown = fs::read_link(procfs.join("self")).ok();
+        let pid = shown.and_then(|shown| shown.to_str()?.parse().ok()).unwrap_or_else(std::process::id);
+        EventGroup::Process { pid, start: thread::start(procfs, pid).unwrap_or(0), nth: 0 }
     }
 
     /// Its name in tracefs.
@@ -59,14 +63,17 @@ impl EventGroup {
     pub fn name(self) -> String {
         match self {
             EventGroup::Service => "kfd_trace_service".to_owned(),
-            EventGroup::Process { pid, start } => format!("{OF_PROCESS}{pid}_{start}"),
+            EventGroup::Process { pid, start, nth: 0 } => format!("{OF_PROCESS}{pid}_{start}"),
+            EventGroup::Process { pid, start, nth } => format!("{OF_PROCESS}{pid}_{start}_{nth}"),
         }
     }
 
     /// The inverse, of processes alone.
     fn of_process(name: &str) -> Option<Self> {
-        let (pid, start) = name.strip_prefix(OF_PROCESS)?.split_once('_')?;
-        Some(EventGroup::Process { pid: pid.parse().ok()?, start: start.parse().ok()? })
+        let mut numbers = name.strip_prefix(OF_PROCESS)?.splitn(3, '_');
+        let (pid, start) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
+        let nth = numbers.next().map_or(Some(0), |nth| nth.parse().ok())?;
+        Some(EventGroup::Process { pid, start, nth })
     }
 }
 
@@ -178,6 +185,19 @@ pub fn remove(tracefs: &Path, group: EventGroup) -> Result<Removed, ReturnEventE
     Ok(Removed { busy: refused.drop_those_with(&[Errno::BUSY]), refused })
 }
 
+/// The first group of this process in which no event is left. Those of an earlier loading of the driver, which have the addresses
+/// of then, stay while another tracer has them open, and the kernel takes a definition of the same name for the same.
+#[must_use]
+pub fn free(tracefs: &Path, own: EventGroup) -> EventGroup {
+    let EventGroup::Process { pid, start, .. } = own else { return own };
+    let mut groups = (0..MOST_GROUPS).map(|nth| EventGroup::Process { pid, start, nth });
+    let is_free = |group: &EventGroup| {
+        let removed = remove(tracefs, *group);
+        removed.is_ok() && existing(tracefs, *group).is_ok_and(|events| events.is_empty())
+    };
+    groups.find(is_free).unwrap_or(own)
+}
+
 /// Removes the events of processes that have ended without removing them.
 pub fn remove_abandoned(tracefs: &Path, procfs: &Path) {
     let groups = fs::read_dir(tracefs.join("events")).into_iter().flatten().filter_map(Result::ok);
@@ -190,8 +210,9 @@ pub fn remove_abandoned(tracefs: &Path, procfs: &Path) {
 }
 
 fn is_abandoned(procfs: &Path, group: EventGroup) -> bool {
-    let EventGroup::Process { pid, start } = group else { return false };
-    let reused = || thread::start(procfs, pid).is_some_and(|now| now != start);
+    let EventGroup::Process { pid, start, .. } = group else { return false };
+    // 0: it was not known.
+    let reused = || start != 0 && thread::start(procfs, pid).is_some_and(|now| now != start);
     thread::has_ended(procfs, pid, pid) || reused()
 }
 

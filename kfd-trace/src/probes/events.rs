@@ -49,9 +49,12 @@ impl ReturnEvents {
                 return events;
             }
         };
-        let own = EventGroup::own(&roots.procfs);
+        let own = return_events::free(&tracefs, EventGroup::own(&roots.procfs));
         let (group, why) = match return_events::define(&tracefs, own, driver, &functions, address) {
             Ok(refused) => {
+                if !refused.is_empty() {
+                    log::warn!("returns of these functions have less room: {refused}");
+                }
                 return_events::remove_abandoned(&tracefs, &roots.procfs);
                 events.defined = Some((tracefs.clone(), own));
                 (own, refused.to_string())

@@ -19,7 +19,7 @@ fn folder(list: &str) -> (tempfile::TempDir, PathBuf) {
     (root, tracefs)
 }
 
-const COMMAND: EventGroup = EventGroup::Process { pid: 7, start: 4711 };
+const COMMAND: EventGroup = EventGroup::Process { pid: 7, start: 4711, nth: 0 };
 
 fn put_event(tracefs: &Path, group: EventGroup, event: &str, id: &[u8]) {
     let folder = events_folder(tracefs, group).join(event);
@@ -86,6 +86,29 @@ fn a_group_is_removed_whoever_defined_it_and_no_other() {
     let mut lines: Vec<&str> = list.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["-:kfd_trace_service/kfd_ioctl", "-:kfd_trace_service/of_an_older_version"]);
+}
+
+#[test]
+fn a_group_that_cannot_be_removed_is_not_defined_again() {
+    let (_root, tracefs) = folder("");
+    assert_eq!(free(&tracefs, COMMAND), COMMAND);
+    // The kernel keeps it: another tracer has it open.
+    put_event(&tracefs, COMMAND, "kfd_ioctl", b"1900\n");
+    let next = free(&tracefs, COMMAND);
+    assert_eq!(next, EventGroup::Process { pid: 7, start: 4711, nth: 1 });
+    assert_eq!(EventGroup::of_process(&next.name()), Some(next));
+    put_event(&tracefs, next, "kfd_ioctl", b"1901\n");
+    assert_eq!(free(&tracefs, COMMAND).name(), "kfd_trace_of_7_4711_2");
+}
+
+#[test]
+fn a_process_is_known_by_the_pid_that_its_procfs_shows() {
+    let procfs = tempfile::tempdir().unwrap();
+    let stat = "4242 (kfd-trace) S 1 9 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 100 200\n";
+    fs::create_dir_all(procfs.path().join("4242")).unwrap();
+    fs::write(procfs.path().join("4242/stat"), stat).unwrap();
+    std::os::unix::fs::symlink("4242", procfs.path().join("self")).unwrap();
+    assert_eq!(EventGroup::own(procfs.path()).name(), "kfd_trace_of_4242_4711");
 }
 
 #[test]
@@ -166,7 +189,7 @@ fn events_of_processes_that_have_ended_are_removed() {
         let stat = format!("{pid} (x) S 1 9 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 {start} 100 200\n");
         fs::write(procfs.path().join(format!("{pid}/stat")), stat).unwrap();
     }
-    let of = |pid, start| EventGroup::Process { pid, start };
+    let of = |pid, start| EventGroup::Process { pid, start, nth: 0 };
     let (ended, reused) = (of(6, 4), of(8, 3));
     for group in [COMMAND, ended, reused, EventGroup::Service] {
         put_event(&tracefs, group, "kfd_ioctl", b"1\n");
