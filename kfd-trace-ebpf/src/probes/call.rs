@@ -43,6 +43,8 @@ pub(super) fn keep_arguments(probe: ProbeId, ctx: &ProbeContext) {
     let (Some(call), Some(copy)) = (in_flight::current(), ctx.arg::<u64>(2)) else { return };
     if !is_whole() {
         call.data = copy;
+    } else if recorded(call.cmd) == 0 {
+        // CREATE_PROCESS (7.2) has no arguments, and its handler no copy of them.
     } else if keep(call.cmd, copy).is_some() {
         call.at_return |= at_return::ARGS_KEPT;
     } else {
