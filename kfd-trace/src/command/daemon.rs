@@ -145,6 +145,8 @@ pub async fn run(options: &DaemonOptions) -> Result<(), Stop> {
     // Last, since a collector may be slow.
     export.into_iter().for_each(Export::finish);
     let served = server.stop().await;
+    // The process does not wait for a thread that still answers a request and holds the page: nothing else would detach then.
+    page.with_tracer(Tracer::detach);
     traced?;
     served.map_err(cannot)?;
     say("stopped");
