@@ -30,6 +30,11 @@ pub(super) enum LinkKind {
 }
 
 impl LinkKind {
+    /// Links of a row's probes.
+    pub(super) fn of(kind: ProbeKind) -> Self {
+        if kind == ProbeKind::Kretprobe { LinkKind::Returns } else { LinkKind::Entries }
+    }
+
     fn attach_type(self) -> u32 {
         match self {
             LinkKind::Entries | LinkKind::Returns => TRACE_KPROBE_MULTI,
@@ -74,7 +79,7 @@ impl Programs {
         addresses: &[u64],
         times: usize,
     ) -> io::Result<Attached> {
-        let kind = if kind == ProbeKind::Kretprobe { LinkKind::Returns } else { LinkKind::Entries };
+        let kind = LinkKind::of(kind);
         let program = self.load(program, kind)?;
         let _link = link_listed(&program, kind, addresses, times)?;
         Ok(Attached { program, _link })

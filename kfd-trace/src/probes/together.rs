@@ -39,11 +39,11 @@ impl Together {
         let mut taken = BTreeSet::new();
         let apart = |row: &ToAttach| row.addresses.iter().all(|address| taken.insert(*address));
         let rows = rows.into_iter().filter(|row| row.kind == kind).filter(apart);
-        let kind = if kind == ProbeKind::Kretprobe { LinkKind::Returns } else { LinkKind::Entries };
+        let kind = LinkKind::of(kind);
         let rows: Vec<_> =
             rows.filter_map(|row| programs.load(row.program, kind).ok().map(|fd| (row, fd))).collect();
         let table = table(&rows)?;
-        let jump = programs.load_as("together", &jump(&table), kind)?;
+        let jump = programs.load_as("together", &jump(&table, to_the_row()), kind)?;
         let (addresses, cookies) = places(rows.iter().map(|(row, _)| row));
         let _link = multi::link(&jump, kind, &addresses, &cookies)?;
         Ok(Together { rows, jump, is_session: false, _table: table, _link })
@@ -67,7 +67,8 @@ impl Together {
         let rows = vec![load(entry)?, load(exit)?];
         let table = table(&rows)?;
         let is_return = i32::try_from(is_return).map_err(io::Error::other)?;
-        let jump = programs.load_as("session", &jump_of_session(&table, is_return), LinkKind::Sessions)?;
+        let jump =
+            programs.load_as("session", &jump(&table, to_the_return(is_return)), LinkKind::Sessions)?;
         let _link = multi::link_listed(&jump, LinkKind::Sessions, &rows[0].0.addresses, times)?;
         Ok(Together { rows, jump, is_session: true, _table: table, _link })
     }
@@ -114,15 +115,14 @@ fn table(rows: &[(ToAttach, OwnedFd)]) -> io::Result<OwnedFd> {
     Ok(table)
 }
 
-/// Jumps to the program of the row whose function was called.
-fn jump(table: &OwnedFd) -> [bpf_insn; 10] {
+/// Jumps to a program of the table: `asked` is the call that tells which, `made` makes its result in register 3 the number.
+fn jump(table: &OwnedFd, [asked, made]: [bpf_insn; 2]) -> [bpf_insn; 10] {
     let [map, rest] = asm::set_map(2, table.as_raw_fd());
     [
         asm::mov(6, 1),
-        asm::call(GET_ATTACH_COOKIE),
+        asked,
         asm::mov(3, 0),
-        // A function without a row becomes an index beyond the table.
-        asm::add(3, -1),
+        made,
         asm::mov(1, 6),
         map,
         rest,
@@ -132,23 +132,15 @@ fn jump(table: &OwnedFd) -> [bpf_insn; 10] {
     ]
 }
 
-/// Jumps to the first program at the entry of a function, to the second one at its return. Up to 6.19 the kernel's function
-/// takes no parameter, later the context (kernel/trace/bpf_trace.c).
-fn jump_of_session(table: &OwnedFd, is_return: i32) -> [bpf_insn; 10] {
-    let [map, rest] = asm::set_map(2, table.as_raw_fd());
-    [
-        asm::mov(6, 1),
-        asm::call_kernel(is_return),
-        asm::mov(3, 0),
-        // A `bool` is one byte of the register.
-        asm::and(3, 1),
-        asm::mov(1, 6),
-        map,
-        rest,
-        asm::call(TAIL_CALL),
-        asm::set(0, 0),
-        asm::exit(),
-    ]
+/// Selects the row whose function was called: its cookie is one more. A function without a row becomes an index beyond the table.
+fn to_the_row() -> [bpf_insn; 2] {
+    [asm::call(GET_ATTACH_COOKIE), asm::add(3, -1)]
+}
+
+/// Selects the first program at the entry of a function, the second one at its return: a `bool`, which is one byte of the
+/// register. Up to 6.19 the kernel's function takes no parameter, later the context (kernel/trace/bpf_trace.c).
+fn to_the_return(is_return: i32) -> [bpf_insn; 2] {
+    [asm::call_kernel(is_return), asm::and(3, 1)]
 }
 
 /// include/uapi/linux/bpf.h
