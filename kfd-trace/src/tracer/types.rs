@@ -234,7 +234,7 @@ fn contradiction(event: &Event) -> Option<String> {
         (event.tgid != Some(event.task_tgid))
             .then(|| format!("{structure} leads to process {:?}, and {} called", event.tgid, event.task_tgid))
     };
-    let of_queue = |facts: &QueueFacts| plausible(facts).err();
+    let of_queue = |facts: &QueueFacts| plausible(facts).err().map(|mismatch| mismatch.why);
     match &event.body {
         Body::ProcessSeen(seen) if !seen.standing => by_owner("kfd_process.lead_thread"),
         Body::QueueCreate(facts) if event.in_ioctl.is_some_and(is_create) => {

@@ -2,8 +2,8 @@
 //! offsets, what sysfs, the kernel's symbols and they themselves say they hold.
 //!
 //! In: offsets, kernel memory, what sysfs lists. Out: [`Checked`]. Nothing is locked: a structure may be freed, and
-//! sysfs may list something else, meanwhile, so that a caller repeats a check that fails, and counts it only where sysfs
-//! lists the same afterwards. Pure but for the memory.
+//! sysfs may list something else, meanwhile, so that a caller repeats a check that fails, and counts a [`Mismatch`] only
+//! where what it rests on is listed as before. Pure but for the memory.
 
 mod counts;
 mod listing;
@@ -247,7 +247,7 @@ impl TypesCheck {
                 let is_type = listed.queue_type.is_none() || listed.queue_type == raw;
                 agrees(is_type, "queue_properties.type is not what sysfs shows", own)?;
             }
-            plausible(&facts).map_err(|why| Mismatch::new(why, Rests::Memory))?;
+            plausible(&facts)?;
             seen.push(SeenQueue { device, listed: listed.is_some() });
         }
         let listed = listing.queues.keys().filter(|(owner, _)| *owner == tgid).count();
@@ -364,8 +364,7 @@ fn agrees(agrees: bool, otherwise: &str, rests: Rests) -> Result<(), Mismatch> {
 ///
 /// # Errors
 /// The member that cannot be.
-pub fn plausible(queue: &QueueFacts) -> Result<(), String> {
-    let holds = |holds: bool, otherwise: &str| if holds { Ok(()) } else { Err(otherwise.to_owned()) };
+pub fn plausible(queue: &QueueFacts) -> Result<(), Mismatch> {
     let none_or = |value: Option<u64>, is: fn(u64) -> bool| value.is_none_or(is);
     let user = |address: u64| address < USER_END;
     let small = |value: Option<u32>, most: u32| value.is_none_or(|value| value <= most);

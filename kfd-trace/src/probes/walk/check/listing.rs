@@ -1,4 +1,5 @@
-//! What sysfs lists of the driver, to compare its structures with. Pure.
+//! What sysfs lists of the driver, to compare its structures with. In: two readings. Out: whether they agree in something,
+//! and what they have in common. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ pub struct ListedQueue {
     pub size: Option<u64>,
     /// A number of the driver's `enum kfd_queue_type`.
     pub queue_type: Option<u32>,
-    /// Tells it from an earlier one of its id; `None`: a copy of sysfs does not.
+    /// Distinguishes it from an earlier queue of its id; `None`: a copy of sysfs does not.
     pub birth: Option<u64>,
 }
 
@@ -40,15 +41,14 @@ impl Listing {
     /// Whether two readings agree in what a mismatch rests on.
     #[must_use]
     pub fn agrees(&self, other: &Self, rests: Rests) -> bool {
-        let of = |listing: &Self, tgid| -> Vec<((u32, u32), ListedQueue)> {
-            let own = listing.queues.range((tgid, 0)..=(tgid, u32::MAX));
-            own.map(|(key, queue)| (*key, queue.clone())).collect()
-        };
         match rests {
             Rests::Memory => true,
             Rests::Processes => self.processes == other.processes,
             Rests::Gpus => self.gpu_ids == other.gpu_ids,
-            Rests::QueuesOf(tgid) => of(self, tgid) == of(other, tgid),
+            Rests::QueuesOf(tgid) => {
+                let own = (tgid, 0)..=(tgid, u32::MAX);
+                self.queues.range(own.clone()).eq(other.queues.range(own))
+            }
         }
     }
 
