@@ -1,7 +1,9 @@
-//! Whether a thread still runs, and whether a kworker has work, according to procfs.
+//! Whether a thread still runs, whether a kworker has work, and when a process started, according to procfs.
 
+use procfs::FromRead as _;
+use procfs::process::Stat;
 use rustix::io::Errno;
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -25,10 +27,8 @@ pub fn is_idle(procfs: &Path, tid: u32) -> bool {
 /// When a process started, in clock ticks since the boot (field 22 of its `stat`, fs/proc/array.c:do_task_stat).
 #[must_use]
 pub fn start(procfs: &Path, pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(procfs.join(format!("{pid}/stat"))).ok()?;
-    // Its name may have spaces and parentheses.
-    let (_, behind_name) = stat.rsplit_once(')')?;
-    behind_name.split_ascii_whitespace().nth(19)?.parse().ok()
+    let stat = File::open(procfs.join(format!("{pid}/stat"))).ok()?;
+    Some(Stat::from_read(stat).ok()?.starttime)
 }
 
 fn is_absent(path: &Path) -> bool {
@@ -36,6 +36,15 @@ fn is_absent(path: &Path) -> bool {
         error.kind() == ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::SRCH)
     };
     fs::symlink_metadata(path).is_err_and(|error| missing(&error))
+}
+
+/// The line of a process that started so many ticks after the boot.
+#[cfg(test)]
+pub(crate) fn stat_line(pid: u32, name: &str, start: u64) -> String {
+    let before = "S 1 9 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0";
+    format!(
+        "{pid} ({name}) {before} {start} 100 200 300 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
+    )
 }
 
 #[cfg(test)]
@@ -60,8 +69,7 @@ mod tests {
     fn a_start_is_behind_any_name() {
         let procfs = tempfile::tempdir().unwrap();
         fs::create_dir_all(procfs.path().join("9")).unwrap();
-        let stat = "9 (a) b (c) S 1 9 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 100 200\n";
-        fs::write(procfs.path().join("9/stat"), stat).unwrap();
+        fs::write(procfs.path().join("9/stat"), stat_line(9, "a) b (c", 4711)).unwrap();
         assert_eq!([start(procfs.path(), 9), start(procfs.path(), 8)], [Some(4711), None]);
         assert!(start(Path::new("/proc"), std::process::id()).is_some());
     }

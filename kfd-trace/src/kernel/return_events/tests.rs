@@ -104,7 +104,7 @@ fn a_group_that_cannot_be_removed_is_not_defined_again() {
 #[test]
 fn a_process_is_known_by_the_pid_that_its_procfs_shows() {
     let procfs = tempfile::tempdir().unwrap();
-    let stat = "4242 (kfd-trace) S 1 9 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 100 200\n";
+    let stat = thread::stat_line(4242, "kfd-trace", 4711);
     fs::create_dir_all(procfs.path().join("4242")).unwrap();
     fs::write(procfs.path().join("4242/stat"), stat).unwrap();
     std::os::unix::fs::symlink("4242", procfs.path().join("self")).unwrap();
@@ -186,7 +186,7 @@ fn events_of_processes_that_have_ended_are_removed() {
     let tracefs = root.path().to_owned();
     for (pid, start) in [(1, 1), (7, 4711), (8, 5)] {
         fs::create_dir_all(procfs.path().join(format!("{pid}/task/{pid}"))).unwrap();
-        let stat = format!("{pid} (x) S 1 9 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 {start} 100 200\n");
+        let stat = thread::stat_line(pid, "x", start);
         fs::write(procfs.path().join(format!("{pid}/stat")), stat).unwrap();
     }
     let of = |pid, start| EventGroup::Process { pid, start, nth: 0 };
