@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 /// (`KRETPROBE_MAXACTIVE_MAX`, kernel/trace/trace_kprobe.c).
 pub const MOST_CALLS: usize = 4096;
 
-/// The same of other functions, in which a process does not sleep with hundreds of threads. Since 6.7 each possible CPU
+/// Calls under way of another function: a process does not sleep in it with hundreds of threads. Since 6.7 each possible CPU
 /// has a list with room for all of them (lib/objpool.c), so that with 256 CPUs an event takes 2 MiB instead of 8.
 const CALLS_OF_OTHERS: usize = 1024;
 
 /// The function of every ioctl, in which thousands of threads may sleep.
-const CALLS: &str = "kfd_ioctl";
+pub const CALLS: &str = "kfd_ioctl";
 
 /// Functions that the driver has on every kernel from 5.10 on. An event of a function that is missing when the driver is
 /// loaded makes the kernel log a warning (`trace_kprobe_module_callback`, kernel/trace/trace_kprobe.c).

@@ -7,9 +7,9 @@
 
 use super::plan::Attach;
 use super::rows::PROBES;
-use super::table::{ProbeKind, Site};
+use super::table::Site;
 use crate::kernel::perf;
-use crate::kernel::return_events::{self, EventGroup};
+use crate::kernel::return_events::{self, EventGroup, Removed};
 use crate::kernel::{DriverForm, Kernel, Roots};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -99,8 +99,11 @@ impl ReturnEvents {
     pub(super) fn release(&mut self) {
         self.armed.clear();
         match self.defined.take().map(|(tracefs, group)| return_events::remove(&tracefs, group)) {
-            Some(Ok(removed)) if !removed.refused.is_empty() => {
-                log::warn!("events stay in tracefs: {}", removed.refused);
+            Some(Ok(Removed { refused, .. })) if !refused.is_empty() => {
+                log::warn!("events stay in tracefs: {refused}");
+            }
+            Some(Ok(Removed { busy: 1.., .. })) => {
+                log::info!("events stay in tracefs: another tracer has them open");
             }
             Some(Err(error)) => log::warn!("events stay in tracefs: {error}"),
             _ => {}
@@ -127,7 +130,7 @@ pub fn wanted(attach: Attach) -> BTreeSet<&'static str> {
 /// The functions of all drivers that can have such an event: those of the rows that are marked so.
 #[must_use]
 pub fn functions() -> BTreeSet<&'static str> {
-    let crowded = PROBES.iter().filter(|row| row.crowded && row.kind == ProbeKind::Kretprobe);
+    let crowded = PROBES.iter().filter(|row| row.crowded);
     let names = crowded.flat_map(|row| match row.site {
         Site::Function(names) => vec![names],
         Site::Each(lists) => lists.to_vec(),

@@ -34,7 +34,7 @@ pub struct Facts {
     pub return_room: ReturnRoom,
     /// `system:name` of the tracepoints of this kernel; empty unless they were searched for.
     pub tracepoints: BTreeSet<String>,
-    /// Functions whose returns are armed events of tracefs.
+    /// Functions whose returns are events of tracefs.
     pub return_events: BTreeSet<String>,
     /// The number of `bpf_session_is_return` in the kernel's types: one link can hold the entry and the return of a function.
     pub session: Option<u32>,

@@ -303,7 +303,7 @@ impl Session {
         self.watched.release();
         // No further call is awaited by those of whose returns none is seen from here on.
         if let Some(Ok(entry)) = self.ebpf.program_mut(ProbeId::Ioctl.name()).map(<&mut KProbe>::try_from) {
-            // As below.
+            // One that was never loaded has nothing to detach.
             let _ = entry.unload();
         }
         self.links.release();

@@ -3,7 +3,7 @@
 use super::facts::Facts;
 use super::functions::Functions;
 use super::rows::{NOT_OF_USERS, PROBES};
-use super::table::{ProbeKind, ProbeRow, Site};
+use super::table::{ProbeRow, Site};
 use crate::model::ioctl::{Def, IOCTLS, WAIT_EVENTS};
 use kfd_trace_common::rules;
 use std::collections::BTreeSet;
@@ -47,7 +47,7 @@ impl AttachTarget {
 /// What is wanted of the calls of ioctls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wanted {
-    /// Of the handlers, only those that change queues.
+    /// Only those handlers that change queues.
     pub(super) queues_only: bool,
     /// The return of `kfd_ioctl` itself, not those of the handlers.
     pub(super) whole_calls: bool,
@@ -118,11 +118,7 @@ pub(super) fn targets(
     let mut targets = Vec::new();
     for name in names {
         let copies = functions.copies(name);
-        if row.crowded
-            && row.kind == ProbeKind::Kretprobe
-            && copies.len() == 1
-            && facts.return_events.contains(name)
-        {
+        if row.crowded && copies.len() == 1 && facts.return_events.contains(name) {
             targets.push(target(name, At::ReturnEvent));
         } else if !copies.contains(&0) {
             targets.extend(copies.into_iter().map(|address| target(name, At::Address(address))));

@@ -1,5 +1,6 @@
 //! The fields of a row of the probe table. The rows are in [`super::rows`].
 
+use crate::kernel::return_events::CALLS;
 use kfd_trace_common::counter::ProbeId;
 
 /// How a program is attached.
@@ -42,7 +43,7 @@ pub enum Site {
 
 impl Site {
     /// What is called for each ioctl, whichever handler it gets to.
-    pub const WHOLE_CALL: &'static [&'static str] = &["kfd_ioctl"];
+    pub const WHOLE_CALL: &'static [&'static str] = &[CALLS];
 
     pub(super) fn is_whole_call(function: &str) -> bool {
         Site::WHOLE_CALL.contains(&function)
@@ -151,7 +152,9 @@ impl ProbeRow {
         self
     }
 
+    /// Only of a return.
     pub(super) const fn crowded(mut self) -> Self {
+        assert!(matches!(self.kind, ProbeKind::Kretprobe), "an entry has no instances");
         self.crowded = true;
         self
     }
