@@ -301,10 +301,10 @@ pub struct UserQueue {
 pub mod outcome {
     /// It returned `result` after `latency_ns`.
     pub const RETURNED: u32 = 0;
-    /// Of handlers only: `kfd_ioctl` refuses the call before any; `result` follows from its rules, latency is not
+    /// Only where handlers are probed: `kfd_ioctl` refuses the call before any; `result` follows from its rules, latency is not
     /// measured.
     pub const REFUSED: u32 = 1;
-    /// Of handlers only: WAIT_EVENTS, whose sleepers would hold the instances of a kretprobe. Neither result nor latency
+    /// Only where handlers are probed: WAIT_EVENTS, whose sleepers would hold the instances of a kretprobe. Neither result nor latency
     /// is measured.
     pub const NOT_MEASURED: u32 = 2;
     /// No return was seen before the thread's next call. Neither result nor latency is measured.

@@ -41,10 +41,12 @@ pub(super) fn is_whole() -> bool {
 #[inline(always)]
 pub(super) fn keep_arguments(probe: ProbeId, ctx: &ProbeContext) {
     let (Some(call), Some(copy)) = (in_flight::current(), ctx.arg::<u64>(2)) else { return };
+    // CREATE_PROCESS (7.2) has no arguments, and its handler no copy of them.
+    if recorded(call.cmd) == 0 {
+        return;
+    }
     if !is_whole() {
         call.data = copy;
-    } else if recorded(call.cmd) == 0 {
-        // CREATE_PROCESS (7.2) has no arguments, and its handler no copy of them.
     } else if keep(call.cmd, copy).is_some() {
         call.at_return |= at_return::ARGS_KEPT;
     } else {
@@ -84,7 +86,7 @@ pub(super) fn record(call: &mut OpenCall, result: i32, latency_ns: u64) {
     }
 }
 
-/// The same of a call whose return is not awaited, or was not seen.
+/// Sends the record of a call whose return is not awaited, or was not seen, if it is requested.
 #[inline(always)]
 pub(super) fn record_end(call: &OpenCall, result: i32, outcome: u32) {
     if is_recorded(call) {

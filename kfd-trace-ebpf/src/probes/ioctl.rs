@@ -34,7 +34,7 @@ pub(crate) fn ioctl(ctx: ProbeContext) -> u32 {
     };
     match in_flight::slot() {
         Some(slot) => enter(slot, file, cmd, arg),
-        None => enter_without_seat(file, cmd, arg),
+        None => enter_without_slot(file, cmd, arg),
     }
     0
 }
@@ -105,7 +105,7 @@ fn enter_for_the_first_time(slot: &mut CallerSlot, file: u64, cmd: u32, arg: u64
 }
 
 #[inline(never)]
-fn enter_without_seat(file: u64, cmd: u32, arg: u64) {
+fn enter_without_slot(file: u64, cmd: u32, arg: u64) {
     if let Some(mut stale) = nested::leave::<OpenCall>() {
         no_return_seen(&mut stale);
     }

@@ -26,7 +26,7 @@ pub(super) enum Subject {
     /// There, too, with programs that ask for the thread and the time: the least that counting a call and its latency
     /// can cost.
     ClockSame,
-    /// The same with `--attach multi`.
+    /// The daemon, or the stream, with `--attach multi`.
     KfdTraceLinks,
     /// The daemon with `--runlists`.
     KfdTraceRunlists,

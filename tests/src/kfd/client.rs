@@ -131,7 +131,7 @@ impl Client {
         self.issue(uapi::UPDATE_QUEUE, &mut args)
     }
 
-    /// The same with arguments that another thread may change meanwhile: the words of [`uapi::UpdateQueue`].
+    /// UPDATE_QUEUE with arguments that another thread may change meanwhile: the words of [`uapi::UpdateQueue`].
     pub fn update_queue_at(&mut self, args: &[AtomicU64; 3]) -> Result<(), Errno> {
         let start = Instant::now();
         // SAFETY: the driver reads as many bytes as `args` has, and writes none.

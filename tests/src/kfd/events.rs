@@ -12,7 +12,7 @@ const WAIT_EVENTS: Command = iowr(0x0c, size_of::<WaitEvents>());
 /// `KFD_IOC_EVENT_HW_EXCEPTION`
 const HW_EXCEPTION: u32 = 3;
 
-/// Of the type `KFD_IOC_EVENT_SIGNAL` if all but `auto_reset` is 0.
+/// An event of the type `KFD_IOC_EVENT_SIGNAL` if all but `auto_reset` is 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CreateEvent {
@@ -26,7 +26,7 @@ pub struct CreateEvent {
     pub event_slot_index: u32,
 }
 
-/// Of DESTROY_EVENT, too.
+/// Arguments of SET_EVENT and DESTROY_EVENT.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetEvent {
