@@ -135,6 +135,7 @@ impl Follow {
     }
 
     fn turn(&mut self, access: &mut impl Access) -> Result<Happened, Stop> {
+        give_back(&mut self.records);
         access.with(|tracer| tidy(tracer, &mut self.lists)).transpose()?;
         if let Some(line) = self.sampling.overdue() {
             log::warn!("{line}");
@@ -155,6 +156,14 @@ impl Follow {
     pub fn drain(&mut self) {
         self.ring.drain(&mut self.records);
     }
+}
+
+/// Records for which memory is kept, 256 KiB: more come at once in a burst only.
+const KEPT: usize = 1 << 10;
+
+/// Gives back what a burst of records took. None of them is dropped.
+fn give_back(records: &mut Vec<Result<Event, Undecodable>>) {
+    records.shrink_to(KEPT);
 }
 
 /// The next event; without a driver only a signal. Cancel-safe as [`Follow::next`].
@@ -181,4 +190,23 @@ fn tidy(tracer: &mut Tracer, lists: &mut BackgroundScan) -> Result<(), Stop> {
     tracer.follow_gpus();
     lists.tick(tracer);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::samples::{event, seen};
+
+    #[test]
+    fn the_memory_of_a_burst_is_given_back_and_no_record_is_dropped() {
+        let mut records: Vec<Result<Event, Undecodable>> = Vec::with_capacity(8 * KEPT);
+        records.extend((0..3).map(|at_ns| Ok(event(at_ns, 1, 700, seen(false)))));
+        let before = records.clone();
+        give_back(&mut records);
+        assert!(records.capacity() < 2 * KEPT, "{}", records.capacity());
+        assert_eq!(records, before);
+        records.extend((0..2 * KEPT).map(|_| Ok(event(9, 1, 700, seen(false)))));
+        give_back(&mut records);
+        assert_eq!(records.len(), 2 * KEPT + 3);
+    }
 }
