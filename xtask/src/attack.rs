@@ -75,8 +75,11 @@ const ATTACKS: [Attack; 13] = [
 /// How long each of them lasts.
 const LASTS: Duration = Duration::from_secs(5);
 
-/// Of a kubelet that asks whether the daemon is healthy.
+/// A pause between questions, and how long some of them wait.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Of a kubelet that asks whether the daemon is healthy: `timeoutSeconds` of deploy/kubernetes/base/kfd-trace.yaml.
+const KUBELET: Duration = Duration::from_secs(5);
 
 /// Of any other client.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -267,7 +270,7 @@ fn besieged(daemon: &Daemon, attackers: &[Ipv4Addr], health: u16) -> Result<Seen
                 let answer =
                     daemon.connect_to(from, health).and_then(|stream| status(stream, "/-/healthy", HOST));
                 asked += 1;
-                failed += u32::from(answer.ok() != Some(200) || asks.elapsed() > PATIENCE);
+                failed += u32::from(answer.ok() != Some(200) || asks.elapsed() > KUBELET);
             }
             sleep(Duration::from_millis(100));
         }
