@@ -3,6 +3,7 @@
 //!
 //! In: a binary. Out: a figure for each attack, beside what is accepted.
 
+mod health;
 mod processes;
 
 use crate::run::{self, Ended, step};
@@ -77,9 +78,6 @@ const LASTS: Duration = Duration::from_secs(5);
 
 /// A pause between questions, and how long some of them wait.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Of a kubelet that asks whether the daemon is healthy: `timeoutSeconds` of deploy/kubernetes/base/kfd-trace.yaml.
-const KUBELET: Duration = Duration::from_secs(5);
 
 /// Of any other client.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -242,7 +240,7 @@ fn besieged(daemon: &Daemon, attackers: &[Ipv4Addr], health: u16) -> Result<Seen
     // More than the kernel keeps until they are accepted, where so many descriptors can be had.
     let each = usize::try_from(most / 2).unwrap_or(usize::MAX).min(3_200) / CROWD as usize;
     let begin = Instant::now();
-    let (made, asked, failed) = scope(|scope| {
+    let (made, checks) = scope(|scope| {
         // Many, since one waits where the daemon accepts too slowly.
         let crowd = [(); CROWD as usize].map(|()| {
             scope.spawn(|| {
@@ -263,27 +261,23 @@ fn besieged(daemon: &Daemon, attackers: &[Ipv4Addr], health: u16) -> Result<Seen
                 made
             })
         });
-        let (mut asked, mut failed) = (0, 0);
+        let mut checks = health::Checks::default();
         while begin.elapsed() < LASTS {
             for from in [ATTACKER, OTHER] {
                 let asks = Instant::now();
                 let answer =
                     daemon.connect_to(from, health).and_then(|stream| status(stream, "/-/healthy", HOST));
-                asked += 1;
-                failed += u32::from(answer.ok() != Some(200) || asks.elapsed() > KUBELET);
+                checks.add(answer.ok(), asks.elapsed());
             }
             sleep(Duration::from_millis(100));
         }
         let made: u32 = crowd.into_iter().map(|one| one.join().unwrap_or(0)).sum();
-        (made, asked, failed)
+        (made, checks)
     });
     // Fewer than some times the table of the daemon are no crowd.
     ensure!(made > 500, "only {made} connections were made");
     let rate = u64::from(made) / LASTS.as_secs();
-    Ok(Seen {
-        figure: format!("{failed} of {asked} failed, at {rate} a second"),
-        well: failed == 0 && asked > 0,
-    })
+    Ok(Seen { figure: format!("{checks}, at {rate} a second"), well: checks.are_well() })
 }
 
 /// Of a client that waits for many others to be served.
